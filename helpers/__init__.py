@@ -1,0 +1,61 @@
+"""Helpers of the course "Bring your own gradient": everything that the lessons import.
+
+Names are loaded when they are first used, so ``from helpers import rosenbrock`` needs neither torch nor matplotlib.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from . import descent, diagrams, noise, plots, rosenbrock
+    from .descent import Trajectory, descend, descend_with_gradient
+    from .exercises import check, hint, solution
+    from .noise import GaussianFactor, NoisyPair, UniformFactor
+    from .picture import Picture
+    from .requirements import check_environment
+
+_MODULES = ["descent", "diagrams", "noise", "plots", "rosenbrock"]
+_HOME = {
+    "GaussianFactor": "noise",
+    "NoisyPair": "noise",
+    "Picture": "picture",
+    "Trajectory": "descent",
+    "UniformFactor": "noise",
+    "check": "exercises",
+    "check_environment": "requirements",
+    "descend": "descent",
+    "descend_with_gradient": "descent",
+    "hint": "exercises",
+    "solution": "exercises",
+}
+
+__all__ = [
+    "GaussianFactor",
+    "NoisyPair",
+    "Picture",
+    "Trajectory",
+    "UniformFactor",
+    "check",
+    "check_environment",
+    "descend",
+    "descend_with_gradient",
+    "descent",
+    "diagrams",
+    "hint",
+    "noise",
+    "plots",
+    "rosenbrock",
+    "solution",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name in _HOME:
+        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,194 @@
+"""Boxes and arrows: who calls what, and the graph that torch recorded.
+
+:func:`calls` draws what you tell it. :func:`graph` draws what torch really holds: it walks from a tensor's ``grad_fn``
+along ``next_functions`` to the leaves, and draws nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from .picture import PALETTE, Picture, new_figure, sentence_list, styled
+
+LEAF, NODE, PLAIN = "#cfe8f7", "#f7e3cc", "#eeeeee"
+
+
+@styled
+def calls(*chains: Sequence[str], title: str) -> Picture:
+    r"""Draw chains of calls, one below the other.
+
+    Parameters
+    ----------
+    *chains : sequences of str
+        Each names the callers in order; the first calls the second, and so on. "name\nnote" adds a second line.
+    title : str
+        What the drawing shows.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If there is no chain, or an empty one.
+
+    Examples
+    --------
+    >>> calls(["step", "closure", "apply"], title="Who calls what").summary
+    'Who calls what: step → closure → apply.'
+    """
+    if not chains or not all(chains):
+        raise ValueError("Name at least one chain, with at least one box in it.")
+    longest = max(len(chain) for chain in chains)
+    figure, axes = _board(longest, len(chains), title)
+    for row, chain in enumerate(chains):
+        boxes = [_box(axes, (column, -row), words, PLAIN) for column, words in enumerate(chain)]
+        for caller, called in pairwise(boxes):
+            _arrow(axes, caller, called)
+    told = "; ".join(" → ".join(_first(words) for words in chain) for chain in chains)
+    return Picture(figure, f"{title}: {told}.")
+
+
+@styled
+def graph(result: Any, *, title: str, **names: Any) -> Picture:
+    """Draw the graph that torch recorded for a tensor.
+
+    Parameters
+    ----------
+    result : torch.Tensor
+        Where ``backward`` would start.
+    title : str
+        What the drawing shows.
+    **names : torch.Tensor
+        The tensors whose place in the graph you want to see, such as ``x=x``. One that is not in the graph is drawn
+        apart, without an arrow.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    TypeError
+        If ``result`` is not a tensor.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> graph(x.sum(), x=x, title="A sum").summary
+    'A sum: result → SumBackward0 → x (leaf).'
+    >>> graph(x.detach().sum(), x=x, title="A sum, cut off").summary
+    'A sum, cut off: result has no grad_fn; x is not in the graph.'
+    """
+    if not hasattr(result, "grad_fn"):
+        raise TypeError(f"result must be a tensor; got {type(result).__name__}, which has no graph.")
+    nodes, edges = _walk(result.grad_fn)
+    layer = _layers(nodes, edges)
+    columns = max(layer.values(), default=-1) + 2
+    rows = max((list(layer.values()).count(number) for number in layer.values()), default=1)
+    label = {node: _node_name(node, names) for node in nodes}
+    missing = [name for name in names if f"{name} (leaf)" not in label.values()]
+
+    figure, axes = _board(max(2, columns), rows + (1 if missing else 0), title)
+    root = _box(axes, (0, 0), "result" if nodes else "result\nno grad_fn", PLAIN)
+    boxes: dict[Any, Text] = {}
+    for node in nodes:
+        row = sum(layer[other] == layer[node] for other in boxes)
+        boxes[node] = _box(axes, (layer[node] + 1, -row), label[node], LEAF if _is_leaf(node) else NODE)
+    if nodes:
+        _arrow(axes, root, boxes[nodes[0]])
+    for here, there in edges:
+        _arrow(axes, boxes[here], boxes[there])
+    for column, name in enumerate(missing):
+        _box(axes, (column, -rows), f"{name}\nnot in the graph", "white")
+    return Picture(figure, f"{title}: {_told(nodes, edges, label)}{_apart(missing)}.")
+
+
+def _walk(root: Any) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """Return every node that can be reached from the root, once, and every edge between them."""
+    nodes, edges = ([] if root is None else [root]), []
+    for node in nodes:
+        for following, _ in node.next_functions:
+            if following is None:
+                continue
+            edges.append((node, following))
+            if following not in nodes:
+                nodes.append(following)
+    return nodes, list(dict.fromkeys(edges))
+
+
+def _layers(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, int]:
+    """Return the length of the longest way from the root to each node, so that every arrow points right."""
+    layer = dict.fromkeys(nodes, 0)
+    for _ in nodes:
+        for here, there in edges:
+            layer[there] = max(layer[there], layer[here] + 1)
+    return layer
+
+
+def _is_leaf(node: Any) -> bool:
+    return hasattr(node, "variable")
+
+
+def _node_name(node: Any, names: dict[str, Any]) -> str:
+    if not _is_leaf(node):
+        return str(node.name()).removeprefix("torch::autograd::")
+    known = [name for name, tensor in names.items() if tensor is node.variable]
+    return f"{known[0] if known else 'a leaf'} (leaf)"
+
+
+def _told(nodes: list[Any], edges: list[tuple[Any, Any]], label: dict[Any, str]) -> str:
+    if not nodes:
+        return "result has no grad_fn"
+    if len(edges) < len(nodes):
+        return " → ".join(["result", *(label[node] for node in nodes)])
+    leaves = sentence_list([label[node] for node in nodes if _is_leaf(node)])
+    return f"result → {label[nodes[0]]} → {len(nodes)} nodes in all, down to {leaves}"
+
+
+def _apart(missing: list[str]) -> str:
+    return f"; {sentence_list(missing)} {'is' if len(missing) == 1 else 'are'} not in the graph" if missing else ""
+
+
+def _board(columns: int, rows: int, title: str) -> tuple[Figure, Axes]:
+    figure = new_figure(width=2.4 * columns, height=1.1 * rows + 0.6)
+    axes = figure.axes[0]
+    axes.set_axis_off()
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(-rows + 0.5, 0.5))
+    axes.set_title(title)
+    return figure, axes
+
+
+def _box(axes: Axes, at: tuple[float, float], words: str, colour: str) -> Text:
+    style = {"boxstyle": "round,pad=0.45", "facecolor": colour, "edgecolor": PALETTE["black"], "linewidth": 1.2}
+    return axes.text(*at, words, ha="center", va="center", bbox=style)
+
+
+def _arrow(axes: Axes, here: Text, there: Text) -> None:
+    style = {
+        "arrowstyle": "-|>",
+        "mutation_scale": 18,
+        "color": PALETTE["black"],
+        "linewidth": 1.6,
+        "shrinkA": 2,
+        "shrinkB": 2,
+        "patchA": here.get_bbox_patch(),
+        "patchB": there.get_bbox_patch(),
+    }
+    if there.get_position()[0] - here.get_position()[0] > 1:
+        style["connectionstyle"] = "arc3,rad=-0.3"  # round the boxes between
+    # Above the boxes' zorder: their outlines are placed when they are drawn, and the arrow is cut at them.
+    arrow = axes.annotate("", xy=there.get_position(), xytext=here.get_position(), arrowprops=style, zorder=4)
+    arrow.set_gid(f"{_first(here.get_text())} → {_first(there.get_text())}")
+
+
+def _first(words: str) -> str:
+    return words.split("\n")[0]

@@ -1,0 +1,310 @@
+"""Pictures of an optimiser's path: on the surface, and as convergence over the steps.
+
+All use the same view, colours and fonts. Start, end and optimum are named on the picture, and each picture comes back
+as a :class:`~helpers.picture.Picture` that carries one sentence with its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from numpy.typing import ArrayLike, NDArray
+
+from . import rosenbrock
+from .descent import Trajectory
+from .picture import LINE_COLOURS, LINE_STYLES, PALETTE, Picture, new_figure, sentence_list, styled
+
+Array = NDArray[np.float64]
+Surface = Callable[[Array], ArrayLike]
+
+VIEW = (-0.7, 1.7, -0.6, 1.9)
+LEVELS = np.logspace(-3, 2, 11)
+GRID = 161
+
+
+@styled
+def surface(
+    fun: Surface = rosenbrock.value, *, optimum: ArrayLike = (1.0, 1.0), title: str = "The Rosenbrock function"
+) -> Picture:
+    """Show a function of two variables as filled contours on logarithmic levels.
+
+    Parameters
+    ----------
+    fun : callable, points of shape (..., 2) -> values of shape (...)
+        The function, 0 at its optimum.
+    optimum : array_like, shape (2,)
+        Where the minimum lies; it is marked and named.
+    title : str
+        The title.
+
+    Returns
+    -------
+    Picture
+
+    Examples
+    --------
+    >>> surface().summary
+    'The Rosenbrock function: a curved valley, with its lowest point at (1, 1).'
+    """
+    figure = new_figure()
+    _draw_surface(figure.axes[0], fun, optimum, VIEW)
+    figure.axes[0].set_title(title)
+    return Picture(figure, f"{title}: a curved valley, with its lowest point at {_place(optimum)}.")
+
+
+@styled
+def trajectories(
+    *paths: Trajectory,
+    fun: Surface = rosenbrock.value,
+    optimum: ArrayLike = (1.0, 1.0),
+    title: str = "Adam's path",
+) -> Picture:
+    """Show one or more paths on one surface. The view grows where a path leaves it.
+
+    Parameters
+    ----------
+    *paths : Trajectory
+        One to six paths in two variables; their labels go into the legend.
+    fun, optimum, title
+        See :func:`surface`.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If there is no path, more than six, or one that is not a path in two variables.
+    """
+    _require_plane_paths(paths)
+    figure = new_figure()
+    _draw_paths(figure.axes[0], paths, fun, optimum, _view(paths))
+    figure.axes[0].set_title(title)
+    return Picture(figure, " ".join(_sentence(path, fun) for path in paths))
+
+
+@styled
+def side_by_side(
+    left: Trajectory,
+    right: Trajectory,
+    *,
+    fun: Surface = rosenbrock.value,
+    optimum: ArrayLike = (1.0, 1.0),
+) -> Picture:
+    """Show two paths on two surfaces with the same view: the right one beside a variant.
+
+    Parameters
+    ----------
+    left, right : Trajectory
+        Two paths in two variables; their labels become the titles.
+    fun, optimum
+        See :func:`surface`.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If one is not a path in two variables.
+    """
+    paths = (left, right)
+    _require_plane_paths(paths)
+    figure = new_figure(2, width=12.0, height=5.2, sharex=True, sharey=True)
+    for axes, path, colour in zip(figure.axes, paths, LINE_COLOURS, strict=False):
+        _draw_paths(axes, [path], fun, optimum, _view(paths), colour=colour)
+        axes.set_title(path.label)
+        axes.label_outer()
+    return Picture(figure, " ".join(_sentence(path, fun) for path in paths))
+
+
+@styled
+def convergence(
+    *paths: Trajectory, fun: Surface = rosenbrock.value, title: str = "How far down, step by step"
+) -> Picture:
+    """Show the noiseless value of each path over the steps, on a logarithmic scale.
+
+    Parameters
+    ----------
+    *paths : Trajectory
+        One to six paths. Their own ``values`` are used; where they have none, ``fun`` of their points.
+    fun, title
+        See :func:`surface`.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If there is no path, or more than six.
+    """
+    _require_some(paths)
+    figure = new_figure(height=4.4)
+    axes = figure.axes[0]
+    for path, colour, style in zip(paths, LINE_COLOURS, LINE_STYLES, strict=False):
+        axes.plot(
+            np.arange(path.steps + 1), _values(path, fun), color=colour, linestyle=style, label=path.label or "path"
+        )
+    _finish_convergence(axes, title, legend=len(paths) > 1)
+    ends = sentence_list([f"{path.label or 'the path'} {_values(path, fun)[-1]:.1e}" for path in paths])
+    return Picture(figure, f"f after {paths[0].steps} steps: {ends}.")
+
+
+@styled
+def band(values: ArrayLike, *, title: str = "Many seeds", below: float = 1e-6) -> Picture:
+    """Show many runs as a band: each run pale, the middle half filled, the median strong.
+
+    Parameters
+    ----------
+    values : array_like, shape (runs, steps + 1)
+        The noiseless value along each run.
+    title : str
+        The title.
+    below : float
+        The sentence counts the runs that end below this value.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If ``values`` is not two-dimensional or has no run.
+    """
+    runs = np.asarray(values, dtype=np.float64)
+    if runs.ndim != 2 or len(runs) == 0:
+        raise ValueError(f"values must have shape (runs, steps + 1), with one run or more; got {runs.shape}.")
+    figure = new_figure(height=4.4)
+    axes, steps = figure.axes[0], np.arange(runs.shape[1])
+    quarter, median, three_quarters = np.quantile(runs, [0.25, 0.5, 0.75], axis=0)
+    axes.plot(steps, runs.T, color=PALETTE["sky"], linewidth=0.8, alpha=0.6)
+    axes.fill_between(steps, quarter, three_quarters, color=PALETTE["blue"], alpha=0.3, label="middle half")
+    axes.plot(steps, median, color=PALETTE["blue"], label="median")
+    _finish_convergence(axes, title, legend=True)
+    good = int(np.sum(runs[:, -1] < below))
+    return Picture(
+        figure,
+        f"{len(runs)} runs of {runs.shape[1] - 1} steps: median f {median[-1]:.1e} at the end, "
+        f"best {runs[:, -1].min():.1e}, worst {runs[:, -1].max():.1e}; {good} of {len(runs)} end below {below:g}.",
+    )
+
+
+def _finish_convergence(axes: Axes, title: str, *, legend: bool) -> None:
+    axes.set(yscale="log", xlabel="step", ylabel="f(x) without noise", title=title)
+    axes.grid(axis="y", alpha=0.3)
+    if legend:
+        axes.legend()
+
+
+def _draw_surface(axes: Axes, fun: Surface, optimum: ArrayLike, view: tuple[float, float, float, float]) -> None:
+    left, right, bottom, top = view
+    x0, x1 = np.meshgrid(np.linspace(left, right, GRID), np.linspace(bottom, top, GRID))
+    z = np.asarray(fun(np.stack([x0, x1], axis=-1)), dtype=np.float64)
+    highest = max(2, int(np.ceil(np.log10(np.nanmax(z[np.isfinite(z)], initial=1.0)))))
+    levels = LEVELS if highest <= 2 else np.logspace(-3, highest, 2 * (highest + 3) + 1)
+    axes.contourf(
+        x0, x1, z, levels=levels, norm=LogNorm(levels[0], levels[-1]), cmap="Greys", alpha=0.22, extend="both"
+    )
+    axes.contour(x0, x1, z, levels=levels, colors=PALETTE["grey"], linewidths=0.6, alpha=0.6)
+    axes.set(xlim=(left, right), ylim=(bottom, top), xlabel="x₀", ylabel="x₁")
+    best = np.asarray(optimum, dtype=np.float64)
+    axes.plot(*best, marker="*", markersize=20, color=PALETTE["orange"], markeredgecolor="black", linestyle="none")
+    _say(axes, f"optimum {_place(best)}", best, (14, -22))
+
+
+def _draw_paths(
+    axes: Axes,
+    paths: Sequence[Trajectory],
+    fun: Surface,
+    optimum: ArrayLike,
+    view: tuple[float, float, float, float],
+    colour: str | None = None,
+) -> None:
+    _draw_surface(axes, fun, optimum, view)
+    for path, own, style in zip(paths, LINE_COLOURS, LINE_STYLES, strict=False):
+        points = path.points[np.isfinite(path.points).all(axis=-1)]
+        axes.plot(*points.T, color=colour or own, linestyle=style, marker=".", markersize=4, label=path.label or "path")
+        axes.plot(*points[-1], marker="s", markersize=9, color=colour or own, markeredgecolor="black", linestyle="none")
+    start = paths[0].start
+    axes.plot(*start, marker="o", markersize=10, color="white", markeredgecolor="black", linestyle="none")
+    _say(axes, "start", start, (-10, -24))
+    _name_the_ends(axes, paths, view)
+    if len(paths) > 1:
+        axes.legend(loc="upper left")
+
+
+def _name_the_ends(axes: Axes, paths: Sequence[Trajectory], view: tuple[float, float, float, float]) -> None:
+    """Write "end" once at each place where paths end, clear of the labels of the start and the optimum."""
+    near = np.array([view[1] - view[0], view[3] - view[2]]) * 0.06
+    start = paths[0].start
+    named: list[Array] = []
+    for path in paths:
+        end = path.points[np.isfinite(path.points).all(axis=-1)][-1]
+        if any(np.all(np.abs(end - other) < near) for other in named):
+            continue
+        at_start = np.all(np.abs(end - start) < near)
+        _say(axes, "end", end, (12, 8) if at_start else (-44, 10))
+        named.append(end)
+
+
+def _say(axes: Axes, words: str, at: ArrayLike, shift: tuple[int, int]) -> None:
+    axes.annotate(
+        words,
+        tuple(np.asarray(at, dtype=np.float64)),
+        xytext=shift,
+        textcoords="offset points",
+        bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.75},
+    )
+
+
+def _view(paths: Sequence[Trajectory]) -> tuple[float, float, float, float]:
+    """Return the usual view, grown to hold every path."""
+    points = np.concatenate([path.points[np.isfinite(path.points).all(axis=-1)] for path in paths])
+    (left, bottom), (right, top) = points.min(axis=0), points.max(axis=0)
+    grow = 0.08 * max(right - left, top - bottom)
+    return (
+        min(VIEW[0], left - grow),
+        max(VIEW[1], right + grow),
+        min(VIEW[2], bottom - grow),
+        max(VIEW[3], top + grow),
+    )
+
+
+def _values(path: Trajectory, fun: Surface) -> Array:
+    return path.values if path.values is not None else np.asarray(fun(path.points), dtype=np.float64)
+
+
+def _sentence(path: Trajectory, fun: Surface) -> str:
+    name = path.label or "The path"
+    lost = int(np.sum(~np.isfinite(path.points).all(axis=-1)))
+    gap = f" {lost} points are not finite and not drawn." if lost else ""
+    return (
+        f"{name}: {path.steps} steps from {_place(path.start)} to {_place(path.end)}, "
+        f"f = {_values(path, fun)[-1]:.1e}.{gap}"
+    )
+
+
+def _place(point: ArrayLike) -> str:
+    return "(" + ", ".join(f"{entry:.4g}" for entry in np.asarray(point, dtype=np.float64)) + ")"
+
+
+def _require_some(paths: Sequence[Trajectory]) -> None:
+    if not 1 <= len(paths) <= len(LINE_COLOURS):
+        raise ValueError(f"A picture shows 1 to {len(LINE_COLOURS)} paths; got {len(paths)}.")
+
+
+def _require_plane_paths(paths: Sequence[Trajectory]) -> None:
+    _require_some(paths)
+    for path in paths:
+        if path.points.ndim != 2 or path.points.shape[1] != 2:
+            raise ValueError(f"The surface shows paths in two variables; got points of shape {path.points.shape}.")
+        if not np.isfinite(path.start).all():
+            raise ValueError("The path starts at a point that is not finite: there is nothing to draw.")
