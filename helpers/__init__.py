@@ -7,14 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import descent, diagrams, noise, plots, rosenbrock
+    from . import descent, diagrams, listing, noise, plots, rosenbrock
     from .descent import Trajectory, descend, descend_with_gradient
     from .exercises import check, hint, solution
     from .noise import GaussianFactor, NoisyPair, UniformFactor
     from .picture import Picture
     from .requirements import check_environment
 
-_MODULES = ["descent", "diagrams", "noise", "plots", "rosenbrock"]
+_MODULES = ["descent", "diagrams", "listing", "noise", "plots", "rosenbrock"]
 _HOME = {
     "GaussianFactor": "noise",
     "NoisyPair": "noise",
@@ -42,6 +42,7 @@ __all__ = [
     "descent",
     "diagrams",
     "hint",
+    "listing",
     "noise",
     "plots",
     "rosenbrock",

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trajectory:
-    """The path of an optimiser.
+    """The path of an optimiser. It keeps copies of its arrays, and nobody can write into them.
 
     Parameters
     ----------
@@ -51,6 +51,9 @@ class Trajectory:
             if array is not None:
                 object.__setattr__(self, name, _read_only(array))
 
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.points, self.losses, self.values, self.label)  # read-only in the copy too
+
     @property
     def steps(self) -> int:
         """How many steps were taken."""
@@ -72,7 +75,7 @@ class Trajectory:
         name = f"{self.label}: " if self.label else ""
         if self.points.ndim > 2:
             return f"Trajectory({name}{self.steps} steps of a parameter of shape {self.start.shape})"
-        last = "" if self.values is None else f", f = {self.values[-1]:.1e}"
+        last = "" if self.values is None or self.values.ndim > 1 else f", f = {self.values[-1]:.1e}"
         return f"Trajectory({name}{self.steps} steps from {_point(self.start)} to {_point(self.end)}{last})"
 
 
@@ -158,6 +161,8 @@ def descend_with_gradient(
 
     Raises
     ------
+    TypeError
+        If the gradient does not hold real numbers.
     ValueError
         If the gradient has another shape than the parameter; and see :func:`descend`.
 
@@ -172,6 +177,8 @@ def descend_with_gradient(
 
     def step() -> None:
         given = np.asarray(gradient(_copy(x)))
+        if given.dtype.kind not in "iuf":
+            raise TypeError(f"The gradient must hold real numbers; got dtype {given.dtype}.")
         if given.shape != tuple(x.shape):
             raise ValueError(f"The gradient has shape {given.shape}, the parameter {tuple(x.shape)}: they must agree.")
         x.grad = torch.tensor(given, dtype=x.dtype, device=x.device)
@@ -198,7 +205,7 @@ def _follow(
     return Trajectory(
         points=path,
         losses=np.array(losses, dtype=np.float64),
-        values=None if value is None else np.asarray(value(path), dtype=np.float64),
+        values=None if value is None else np.asarray(value(path.copy()), dtype=np.float64),
         label=label,
     )
 
@@ -226,9 +233,9 @@ def _number(loss: object) -> Array:
 
 
 def _read_only(array: ArrayLike) -> Array:
-    view = np.asarray(array, dtype=np.float64).view()
-    view.flags.writeable = False
-    return view
+    copy = np.array(array, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy
 
 
 def _point(x: Array) -> str:

@@ -95,7 +95,7 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
     columns = max(layer.values(), default=-1) + 2
     rows = max((list(layer.values()).count(number) for number in layer.values()), default=1)
     label = {node: _node_name(node, names) for node in nodes}
-    missing = [name for name in names if f"{name} (leaf)" not in label.values()]
+    missing = [name for name, tensor in names.items() if not any(_made_by(node, tensor) for node in nodes)]
 
     figure, axes = _board(max(2, columns), rows + (1 if missing else 0), title)
     root = _box(axes, (0, 0), "result" if nodes else "result\nno grad_fn", PLAIN)
@@ -135,20 +135,26 @@ def _layers(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, int]:
 
 
 def _is_leaf(node: Any) -> bool:
-    return hasattr(node, "variable")
+    return type(node).__name__ == "AccumulateGrad"  # a Function's own ctx could have any attribute
+
+
+def _made_by(node: Any, tensor: Any) -> bool:
+    """Say whether a tensor is this leaf, or the result of this operation."""
+    return node.variable is tensor if _is_leaf(node) else getattr(tensor, "grad_fn", None) is node
 
 
 def _node_name(node: Any, names: dict[str, Any]) -> str:
-    if not _is_leaf(node):
-        return str(node.name()).removeprefix("torch::autograd::")
-    known = [name for name, tensor in names.items() if tensor is node.variable]
-    return f"{known[0] if known else 'a leaf'} (leaf)"
+    known = sentence_list([name for name, tensor in names.items() if _made_by(node, tensor)])
+    if _is_leaf(node):
+        return f"{known} (leaf)" if known else "an unnamed leaf"
+    operation = str(node.name()).removeprefix("torch::autograd::")
+    return f"{known} ({operation})" if known else operation
 
 
 def _told(nodes: list[Any], edges: list[tuple[Any, Any]], label: dict[Any, str]) -> str:
     if not nodes:
         return "result has no grad_fn"
-    if len(edges) < len(nodes):
+    if edges == list(pairwise(nodes)):  # a chain
         return " → ".join(["result", *(label[node] for node in nodes)])
     leaves = sentence_list([label[node] for node in nodes if _is_leaf(node)])
     return f"result → {label[nodes[0]]} → {len(nodes)} nodes in all, down to {leaves}"

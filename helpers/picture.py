@@ -20,9 +20,11 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
 from numpy.typing import NDArray
 
 # Okabe and Ito, "Color universal design" (2008): told apart by readers with any kind of colour vision.
@@ -43,6 +45,10 @@ STYLE: dict[str, Any] = {
     "font.size": 14,
     "font.family": "DejaVu Sans",
     "axes.titlesize": 15,
+    "axes.labelsize": 14,
+    "xtick.labelsize": 14,
+    "ytick.labelsize": 14,
+    "legend.fontsize": 14,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "lines.linewidth": 2.2,
@@ -78,7 +84,7 @@ class Picture:
     >>> print(Picture(figure, "A line rises.").describe())
     Picture: A line rises.
     axes 1: x linear 0 to 1, y linear 2 to 3
-      line 'a line' #1f77b4 -: n 2, first (0, 2), last (1, 3), x 0 to 1, y 2 to 3, mean y 2.5
+      line 'a line' #1f77b4 -: n 2, first (0, 2), last (1, 3), x 0 to 1, y 2 to 3, mean (0.5, 2.5)
     """
 
     def __init__(self, figure: Figure, summary: str) -> None:
@@ -93,6 +99,7 @@ class Picture:
     def describe(self) -> str:
         """Return the description that nbval compares."""
         lines = [f"Picture: {self.summary}"]
+        lines.extend(f"text {text.get_text()!r}" for text in self.figure.texts)
         for number, axes in enumerate(self.figure.axes, start=1):
             lines.append(f"axes {number}: {_axes_line(axes)}")
             lines.extend(f"  {line}" for line in _contents(axes))
@@ -100,6 +107,9 @@ class Picture:
 
     def png(self) -> bytes:
         """Return the figure as PNG; the same figure gives the same bytes."""
+        if self.figure.get_layout_engine() is not None:  # it would move the axes a little with every draw
+            self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")
         buffer = io.BytesIO()
         self.figure.savefig(buffer, format="png", metadata={"Software": None}, pil_kwargs={"compress_level": 9})
         return buffer.getvalue()
@@ -149,20 +159,26 @@ def _data_limits(axes: Axes, which: int) -> tuple[float, float]:
 def _contents(axes: Axes) -> Iterator[str]:
     for collection in axes.collections:
         if isinstance(collection, ContourSet):
-            levels = np.asarray(collection.levels)
+            contours: Any = collection  # matplotlib's stubs know neither its colours nor its limits
+            levels = " ".join(_number(level) for level in np.asarray(collection.levels))
             kind = "filled contours" if collection.filled else "contours"
-            yield f"{kind}: {len(levels)} levels, {_number(levels[0])} to {_number(levels[-1])}"
+            colour = contours.get_cmap().name if contours.colors is None else to_hex(contours.get_edgecolor()[0])
+            yield f"{kind} {colour}: levels {levels}, data {_number(contours.zmin)} to {_number(contours.zmax)}"
+        elif isinstance(collection, PathCollection):
+            yield f"marks {_name(collection)} {_colours(collection)}: {_points(*_columns(collection.get_offsets()))}"
         else:
-            x, y = np.concatenate([path.vertices for path in collection.get_paths()]).T
-            colour = to_hex(np.asarray(collection.get_facecolor())[0])
-            yield f"area {_name(collection)} {colour}: {_extent('x', x)}, {_extent('y', y)}"
+            x, y = _columns(np.concatenate([path.vertices for path in collection.get_paths()]))
+            kind = "lines" if isinstance(collection, LineCollection) else "area"
+            yield f"{kind} {_name(collection)} {_colours(collection)}: {_extent('x', x)}, {_extent('y', y)}"
+    for image in axes.images:
+        yield f"image: {_spread(image.get_array())}"
     for line in axes.lines:
-        x, y = (np.asarray(data, dtype=float) for data in line.get_data())
+        x, y = (np.asarray(data, dtype=float) for data in line.get_data(orig=False))
         marks = line.get_marker()
         drawn = _dash(line) if marks in ("None", None, "") else f"{_dash(line)} marker {marks}"
         yield f"line {_name(line)} {to_hex(line.get_color())} {drawn}: {_points(x, y)}"
     for patch in axes.patches:
-        yield f"shape {_name(patch)} {to_hex(patch.get_facecolor())}"
+        yield f"shape {_name(patch)} {to_hex(patch.get_facecolor())}{_size(patch)}"
     for text in axes.texts:
         if text.get_text():
             yield f"text {text.get_text()!r}{_place(text)}"
@@ -171,6 +187,31 @@ def _contents(axes: Axes) -> Iterator[str]:
     legend = axes.get_legend()
     if legend is not None:
         yield "legend: " + ", ".join(repr(entry.get_text()) for entry in legend.get_texts())
+
+
+def _colours(collection: Any) -> str:
+    """Name the first colour; where a colour map chooses, the values instead (the colours are known after a draw)."""
+    if collection.get_array() is not None:
+        return f"{collection.get_cmap().name} {_spread(collection.get_array())}"
+    filled = collection.get_facecolor()
+    return str(to_hex((filled if len(filled) else collection.get_edgecolor())[0]))
+
+
+def _columns(points: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    x, y = np.ma.filled(np.ma.asarray(points, dtype=float), np.nan).T
+    return x, y
+
+
+def _spread(values: Any) -> str:
+    values = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
+    return f"{'x'.join(map(str, values.shape))} values, {_extent('from', values)}, mean {_mean(values)}"
+
+
+def _size(patch: Any) -> str:
+    if isinstance(patch, FancyArrowPatch):  # its outline is known after a draw
+        return ""
+    x, y = patch.get_patch_transform().transform_path(patch.get_path()).vertices.T
+    return f": {_extent('x', x)}, {_extent('y', y)}"
 
 
 def _dash(line: Any) -> str:
@@ -194,17 +235,20 @@ def _place(text: Any) -> str:
 def _points(x: NDArray[Any], y: NDArray[Any]) -> str:
     if len(x) == 0:
         return "empty"
-    finite = y[np.isfinite(y)]
-    mean = finite.mean() if finite.size else np.nan
     return (
         f"n {len(x)}, first ({_number(x[0])}, {_number(y[0])}), last ({_number(x[-1])}, {_number(y[-1])}), "
-        f"{_extent('x', x)}, {_extent('y', y)}, mean y {_number(mean)}"
+        f"{_extent('x', x)}, {_extent('y', y)}, mean ({_mean(x)}, {_mean(y)})"
     )
 
 
 def _extent(name: str, values: NDArray[Any]) -> str:
     finite = values[np.isfinite(values)]
     return f"{name} {_number(finite.min())} to {_number(finite.max())}" if finite.size else f"{name} not finite"
+
+
+def _mean(values: NDArray[Any]) -> str:
+    finite = values[np.isfinite(values)]
+    return _number(finite.mean()) if finite.size else "nan"
 
 
 def _number(value: float) -> str:

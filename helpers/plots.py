@@ -23,6 +23,7 @@ Surface = Callable[[Array], ArrayLike]
 VIEW = (-0.7, 1.7, -0.6, 1.9)
 LEVELS = np.logspace(-3, 2, 11)
 GRID = 161
+FARTHEST = 1e300
 
 
 @styled
@@ -143,18 +144,26 @@ def convergence(
     Raises
     ------
     ValueError
-        If there is no path, or more than six.
+        If there is no path, or more than six, or one that has not one value a point (see :func:`band`).
     """
     _require_some(paths)
+    values = [_values(path, fun) for path in paths]
+    for path, own in zip(paths, values, strict=True):
+        if own.shape != (path.steps + 1,):
+            raise ValueError(f"A path needs one value a point; {path.label or 'this one'} has shape {own.shape}.")
     figure = new_figure(height=4.4)
     axes = figure.axes[0]
-    for path, colour, style in zip(paths, LINE_COLOURS, LINE_STYLES, strict=False):
-        axes.plot(
-            np.arange(path.steps + 1), _values(path, fun), color=colour, linestyle=style, label=path.label or "path"
-        )
+    for path, own, colour, style in zip(paths, values, LINE_COLOURS, LINE_STYLES, strict=False):
+        axes.plot(np.arange(path.steps + 1), own, color=colour, linestyle=style, label=path.label or "path")
     _finish_convergence(axes, title, legend=len(paths) > 1)
-    ends = sentence_list([f"{path.label or 'the path'} {_values(path, fun)[-1]:.1e}" for path in paths])
-    return Picture(figure, f"f after {paths[0].steps} steps: {ends}.")
+    same = len({path.steps for path in paths}) == 1
+    ends = sentence_list(
+        [
+            f"{path.label or 'the path'} {own[-1]:.1e}{'' if same else f' ({path.steps} steps)'}"
+            for path, own in zip(paths, values, strict=True)
+        ]
+    )
+    return Picture(figure, f"f after {paths[0].steps} steps: {ends}." if same else f"f at the end: {ends}.")
 
 
 @styled
@@ -164,7 +173,7 @@ def band(values: ArrayLike, *, title: str = "Many seeds", below: float = 1e-6) -
     Parameters
     ----------
     values : array_like, shape (runs, steps + 1)
-        The noiseless value along each run.
+        The noiseless value along each run. Where it is not finite, the run counts as the worst.
     title : str
         The title.
     below : float
@@ -177,23 +186,27 @@ def band(values: ArrayLike, *, title: str = "Many seeds", below: float = 1e-6) -
     Raises
     ------
     ValueError
-        If ``values`` is not two-dimensional or has no run.
+        If ``values`` is not two-dimensional or is empty.
     """
     runs = np.asarray(values, dtype=np.float64)
-    if runs.ndim != 2 or len(runs) == 0:
+    if runs.ndim != 2 or runs.size == 0:
         raise ValueError(f"values must have shape (runs, steps + 1), with one run or more; got {runs.shape}.")
     figure = new_figure(height=4.4)
     axes, steps = figure.axes[0], np.arange(runs.shape[1])
-    quarter, median, three_quarters = np.quantile(runs, [0.25, 0.5, 0.75], axis=0)
+    finite = np.isfinite(runs)
+    quantiles = np.quantile(np.where(finite, runs, FARTHEST), [0.25, 0.5, 0.75], axis=0)
+    quarter, median, three_quarters = np.where(quantiles < FARTHEST / len(runs), quantiles, np.inf)
     axes.plot(steps, runs.T, color=PALETTE["sky"], linewidth=0.8, alpha=0.6)
     axes.fill_between(steps, quarter, three_quarters, color=PALETTE["blue"], alpha=0.3, label="middle half")
     axes.plot(steps, median, color=PALETTE["blue"], label="median")
     _finish_convergence(axes, title, legend=True)
-    good = int(np.sum(runs[:, -1] < below))
+    ends = np.where(finite[:, -1], runs[:, -1], np.inf)
+    good, lost = int(np.sum(ends < below)), int(np.sum(~finite[:, -1]))
     return Picture(
         figure,
         f"{len(runs)} runs of {runs.shape[1] - 1} steps: median f {median[-1]:.1e} at the end, "
-        f"best {runs[:, -1].min():.1e}, worst {runs[:, -1].max():.1e}; {good} of {len(runs)} end below {below:g}.",
+        f"best {ends.min():.1e}, worst {ends.max():.1e}; {good} of {len(runs)} end below {below:g}."
+        + (f" {lost} of {len(runs)} end at no finite value." if lost else ""),
     )
 
 
@@ -208,8 +221,10 @@ def _draw_surface(axes: Axes, fun: Surface, optimum: ArrayLike, view: tuple[floa
     left, right, bottom, top = view
     x0, x1 = np.meshgrid(np.linspace(left, right, GRID), np.linspace(bottom, top, GRID))
     z = np.asarray(fun(np.stack([x0, x1], axis=-1)), dtype=np.float64)
-    highest = max(2, int(np.ceil(np.log10(np.nanmax(z[np.isfinite(z)], initial=1.0)))))
-    levels = LEVELS if highest <= 2 else np.logspace(-3, highest, 2 * (highest + 3) + 1)
+    z = np.where(z <= 0, 1e-15, z)  # zero has no logarithm
+    # matplotlib fills up to 1e250; and more than 61 lines would be a grey area.
+    highest = min(240, max(2, int(np.ceil(np.log10(np.max(z[np.isfinite(z)], initial=1.0))))))
+    levels = LEVELS if highest == 2 else np.logspace(-3, highest, min(2 * (highest + 3) + 1, 61))
     axes.contourf(
         x0, x1, z, levels=levels, norm=LogNorm(levels[0], levels[-1]), cmap="Greys", alpha=0.22, extend="both"
     )
@@ -230,29 +245,39 @@ def _draw_paths(
 ) -> None:
     _draw_surface(axes, fun, optimum, view)
     for path, own, style in zip(paths, LINE_COLOURS, LINE_STYLES, strict=False):
-        points = path.points[np.isfinite(path.points).all(axis=-1)]
+        points = path.points[_drawn(path)]
         axes.plot(*points.T, color=colour or own, linestyle=style, marker=".", markersize=4, label=path.label or "path")
         axes.plot(*points[-1], marker="s", markersize=9, color=colour or own, markeredgecolor="black", linestyle="none")
-    start = paths[0].start
-    axes.plot(*start, marker="o", markersize=10, color="white", markeredgecolor="black", linestyle="none")
-    _say(axes, "start", start, (-10, -24))
-    _name_the_ends(axes, paths, view)
+    _name_the_starts_and_ends(axes, paths, view)
     if len(paths) > 1:
         axes.legend(loc="upper left")
 
 
-def _name_the_ends(axes: Axes, paths: Sequence[Trajectory], view: tuple[float, float, float, float]) -> None:
-    """Write "end" once at each place where paths end, clear of the labels of the start and the optimum."""
+def _name_the_starts_and_ends(axes: Axes, paths: Sequence[Trajectory], view: tuple[float, float, float, float]) -> None:
+    """Write "start" and "end" once at each place where paths start or end, clear of each other and of the optimum."""
     near = np.array([view[1] - view[0], view[3] - view[2]]) * 0.06
-    start = paths[0].start
-    named: list[Array] = []
+
+    def at_one_of(places: list[Array], point: Array) -> bool:
+        return any(bool(np.all(np.abs(point - place) < near)) for place in places)
+
+    starts: list[Array] = []
     for path in paths:
-        end = path.points[np.isfinite(path.points).all(axis=-1)][-1]
-        if any(np.all(np.abs(end - other) < near) for other in named):
-            continue
-        at_start = np.all(np.abs(end - start) < near)
-        _say(axes, "end", end, (12, 8) if at_start else (-44, 10))
-        named.append(end)
+        if not at_one_of(starts, path.start):
+            axes.plot(*path.start, marker="o", markersize=10, color="white", markeredgecolor="black", linestyle="none")
+            _say(axes, "start", path.start, (-10, -24))
+            starts.append(path.start)
+    ends: list[Array] = []
+    for path in paths:
+        end = path.points[_drawn(path)][-1]
+        if not at_one_of(ends, end):
+            _say(axes, "end", end, (12, 8) if at_one_of(starts, end) else (-44, 10))
+            ends.append(end)
+
+
+def _drawn(path: Trajectory) -> NDArray[np.bool_]:
+    """Say which points can be drawn: finite, and so near that the axes can hold them."""
+    near: NDArray[np.bool_] = np.all(np.abs(path.points) < FARTHEST, axis=-1)  # False for NaN
+    return near
 
 
 def _say(axes: Axes, words: str, at: ArrayLike, shift: tuple[int, int]) -> None:
@@ -267,7 +292,7 @@ def _say(axes: Axes, words: str, at: ArrayLike, shift: tuple[int, int]) -> None:
 
 def _view(paths: Sequence[Trajectory]) -> tuple[float, float, float, float]:
     """Return the usual view, grown to hold every path."""
-    points = np.concatenate([path.points[np.isfinite(path.points).all(axis=-1)] for path in paths])
+    points = np.concatenate([path.points[_drawn(path)] for path in paths])
     (left, bottom), (right, top) = points.min(axis=0), points.max(axis=0)
     grow = 0.08 * max(right - left, top - bottom)
     return (
@@ -284,8 +309,8 @@ def _values(path: Trajectory, fun: Surface) -> Array:
 
 def _sentence(path: Trajectory, fun: Surface) -> str:
     name = path.label or "The path"
-    lost = int(np.sum(~np.isfinite(path.points).all(axis=-1)))
-    gap = f" {lost} points are not finite and not drawn." if lost else ""
+    lost = int(np.sum(~_drawn(path)))
+    gap = f" {lost} {'point is' if lost == 1 else 'points are'} not finite and not drawn." if lost else ""
     return (
         f"{name}: {path.steps} steps from {_place(path.start)} to {_place(path.end)}, "
         f"f = {_values(path, fun)[-1]:.1e}.{gap}"
@@ -306,5 +331,5 @@ def _require_plane_paths(paths: Sequence[Trajectory]) -> None:
     for path in paths:
         if path.points.ndim != 2 or path.points.shape[1] != 2:
             raise ValueError(f"The surface shows paths in two variables; got points of shape {path.points.shape}.")
-        if not np.isfinite(path.start).all():
+        if not _drawn(path)[0]:
             raise ValueError("The path starts at a point that is not finite: there is nothing to draw.")

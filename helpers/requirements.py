@@ -43,7 +43,7 @@ class Environment:
         if self.ok:
             return "Everything the course needs is here."
         bad = ", ".join(row.package for row in self.rows if not row.ok)
-        return f"Missing or too old: {bad}. Close JupyterLab and run: python3 start.py"
+        return f"Missing, too old or too new: {bad}. Close JupyterLab and run: python3 start.py"
 
     def __repr__(self) -> str:
         lines = [f"{'package':<12} {'found':<14} {'needed':<12} ok"]
@@ -55,11 +55,11 @@ class Environment:
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{name}</th>" for name in ("package", "found", "needed", "ok"))
         body = "".join(
-            f"<tr><td>{row.package}</td><td>{html.escape(row.found or 'missing')}</td>"
+            f"<tr><td>{html.escape(row.package)}</td><td>{html.escape(row.found or 'missing')}</td>"
             f"<td>{html.escape(row.needed)}</td><td>{_answer(row.ok)}</td></tr>"
             for row in self.rows
         )
-        return f"<table><tr>{head}</tr>{body}</table><p>{self.verdict()}</p>"
+        return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(self.verdict())}</p>"
 
 
 def check_environment() -> Environment:

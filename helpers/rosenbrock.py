@@ -123,7 +123,8 @@ def optimum(a: float = A) -> Array:
     >>> optimum().tolist()
     [1.0, 1.0]
     """
-    return np.array([a, a**2], dtype=np.float64)
+    with _floating_point_rules():
+        return np.array([a, a * a], dtype=np.float64)
 
 
 def _coordinates(x: ArrayLike, name: str = "x") -> tuple[Array, Array]:
@@ -145,7 +146,8 @@ def _coordinates(x: ArrayLike, name: str = "x") -> tuple[Array, Array]:
         raise ValueError(
             f"{name} must have 2 coordinates in its last axis, like (2,) or (N, 2); got shape {points.shape}."
         )
-    points = points.astype(np.float64)
+    with _floating_point_rules():
+        points = points.astype(np.float64)
     return points[..., 0], points[..., 1]
 
 

@@ -96,9 +96,11 @@ def solution(number: str) -> Folded:
 
 def find(number: str) -> Exercise | str:
     """Return the exercise with this number, or a sentence that says why there is none."""
+    if not isinstance(number, (str, int, float)):
+        return f'There is no such exercise: a number is text, like "1.2"; got {type(number).__name__}.'
     unknown = f'There is no exercise {number!r}. Numbers look like "1.2": lesson 1, exercise 2.'
     lesson = str(number).partition(".")[0]
-    if not lesson.isdecimal():
+    if not lesson.isdecimal() or len(lesson) > 3:
         return unknown
     try:
         module = import_module(f"{__package__}.lesson_{int(lesson):02d}")
@@ -111,8 +113,9 @@ def find(number: str) -> Exercise | str:
 def same_number(answer: object, right: float, tolerance: float = 1e-6) -> bool:
     """Say whether an answer is this number, whatever type of number it is."""
     try:
-        return abs(float(answer) - right) <= tolerance * max(1.0, abs(right))  # type: ignore[arg-type]
-    except (TypeError, ValueError, RuntimeError):
+        number = answer.item() if hasattr(answer, "item") else answer  # float() warns of a tracked tensor
+        return abs(float(number) - right) <= tolerance * max(1.0, abs(right))  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         return False
 
 
@@ -126,5 +129,13 @@ def _judge(exercise: Exercise, answers: tuple[Any, ...]) -> object:
         return TODO
     try:
         return exercise.judge(*answers)
-    except Exception as error:  # an answer may fail in any way, and the learner needs to hear how
-        return f"Your answer raised {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # an answer may fail in any way, and the learner needs to hear how
+        return f"Your answer raised {_told(error)}"
+
+
+def _told(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # an exception of the learner's own may fail even at saying what it is
+        return name
