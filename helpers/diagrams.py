@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from .picture import PALETTE, Picture, new_figure, sentence_list, styled
 
 LEAF, NODE, PLAIN = "#cfe8f7", "#f7e3cc", "#eeeeee"
+LONGEST_ROW = 4
 
 
 @styled
@@ -97,18 +98,25 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
     label = {node: _node_name(node, names) for node in nodes}
     missing = [name for name, tensor in names.items() if not any(_made_by(node, tensor) for node in nodes)]
 
-    figure, axes = _board(max(2, columns), rows + (1 if missing else 0), title)
-    root = _box(axes, (0, 0), "result" if nodes else "result\nno grad_fn", PLAIN)
+    # A long graph leads down the page rather than out of it.
+    downward = columns > LONGEST_ROW
+    across, along = rows + (1 if missing else 0), max(2, columns, len(missing))
+    figure, axes = _board(across, along, title) if downward else _board(along, across, title)
+
+    def place(column: int, row: int) -> tuple[float, float]:
+        return (row, -column) if downward else (column, -row)
+
+    root = _box(axes, place(0, 0), "result" if nodes else "result\nno grad_fn", PLAIN)
     boxes: dict[Any, Text] = {}
     for node in nodes:
         row = sum(layer[other] == layer[node] for other in boxes)
-        boxes[node] = _box(axes, (layer[node] + 1, -row), label[node], LEAF if _is_leaf(node) else NODE)
+        boxes[node] = _box(axes, place(layer[node] + 1, row), label[node], LEAF if _is_leaf(node) else NODE)
     if nodes:
         _arrow(axes, root, boxes[nodes[0]])
     for here, there in edges:
         _arrow(axes, boxes[here], boxes[there])
     for column, name in enumerate(missing):
-        _box(axes, (column, -rows), f"{name}\nnot in the graph", "white")
+        _box(axes, place(column, rows), f"{name}\nnot in the graph", "white")
     return Picture(figure, f"{title}: {_told(nodes, edges, label)}{_apart(missing)}.")
 
 
@@ -189,7 +197,8 @@ def _arrow(axes: Axes, here: Text, there: Text) -> None:
         "patchA": here.get_bbox_patch(),
         "patchB": there.get_bbox_patch(),
     }
-    if there.get_position()[0] - here.get_position()[0] > 1:
+    (x, y), (other_x, other_y) = here.get_position(), there.get_position()
+    if max(other_x - x, y - other_y) > 1:
         style["connectionstyle"] = "arc3,rad=-0.3"  # round the boxes between
     # Above the boxes' zorder: their outlines are placed when they are drawn, and the arrow is cut at them.
     arrow = axes.annotate("", xy=there.get_position(), xytext=here.get_position(), arrowprops=style, zorder=4)

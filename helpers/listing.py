@@ -83,5 +83,5 @@ def _html_row(left: str, right: str, same: bool) -> str:
     shade = "" if same else "background:#fbe5d6;color:#1a1a1a;"
     style = f"text-align:left;white-space:pre;font-family:monospace;padding:0 0.6em;{shade}"
     mark = "" if same else "▶"
-    cells = "".join(f'<td style="{style}">{html.escape(line)}</td>' for line in (left, right))
+    cells = "".join(f'<td style="{style}">{html.escape(line) or "&nbsp;"}</td>' for line in (left, right))
     return f"<tr><td>{mark}</td>{cells}</tr>"

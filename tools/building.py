@@ -26,7 +26,7 @@ from tools.environment import (
 from tools.lock import only_one
 from tools.mishaps import DISK_FULL, Mishap, explain_log
 from tools.progress import Progress
-from tools.project import ROOT, Requirement, fingerprint, install_target, requirements
+from tools.project import ROOT, Requirement, fingerprint, install_target, read_project, requirements, satisfies
 
 SPACE_NEEDED = 2_000_000_000
 PIP_FOR_REPORTS = (23, 3)  # older ones download whole wheels to learn what they depend on
@@ -105,7 +105,6 @@ class Builder:
             {
                 "finished": True,
                 "fingerprint": fingerprint(environment.root),
-                "python": python_version(),
                 "folder": str(environment.folder),
                 "extras": sorted(extras),
             },
@@ -117,12 +116,16 @@ class Builder:
             return False
         if not self.environment.python.exists():
             return False
-        pip = self.output("-m", "pip", "--version")
-        return pip.rstrip().endswith(f"(python {python_version()})") and str(self.environment.folder) in pip
+        # Any Python that is new enough serves, also where another one runs start.py this time.
+        pip = re.search(r"from (.*) \(python (\d+)\.(\d+)\)", self.output("-m", "pip", "--version"))
+        if pip is None or str(self.environment.folder) not in pip[1]:
+            return False
+        return satisfies(f"{pip[2]}.{pip[3]}", read_project(self.environment.root)["requires-python"])
 
     def make(self) -> None:
         """Make a new .venv that holds pip and nothing else."""
         with self.progress.step("Making .venv"):
+            self.refuse_to_remove_what_others_made()
             discard(self.environment)
             if shutil.disk_usage(self.environment.root).free < SPACE_NEEDED:
                 raise Mishap(DISK_FULL)
@@ -130,6 +133,14 @@ class Builder:
             write_stamp(self.environment, UNFINISHED)
             self.run(sys.executable, "-m", "venv", "--without-pip", str(self.environment.folder))
             self.run(str(self.environment.python), "-m", "ensurepip", "--default-pip")
+
+    def refuse_to_remove_what_others_made(self) -> None:
+        """Stop where a .venv that start.py did not make is in somebody's use."""
+        if read_stamp(self.environment) is None and self.output("-c", "print('it runs')"):
+            raise Mishap(
+                "The .venv here was not made by start.py, and its Python is too old or has no pip."
+                " Rename or remove it, then run it again."
+            )
 
     def installed_torch(self, torch: Requirement) -> str | None:
         """Return the version of a torch that is there and will do, CUDA or not."""
@@ -156,6 +167,10 @@ class Builder:
         pip_version = re.search(r"pip (\d+)\.(\d+)", self.output("-m", "pip", "--version"))
         if pip_version and tuple(map(int, pip_version.groups())) < PIP_FOR_REPORTS:
             self.pip("install", "--upgrade", "pip>={}.{}".format(*PIP_FOR_REPORTS))
+        # Of an index that does not hand out metadata alone this reads a part of each wheel, not gigabytes.
+        sparing = "--use-feature=fast-deps"
+        if self.output("-m", "pip", "install", sparing, "--help"):
+            options = (sparing, *options)
         report = self.environment.folder / "report.json"
         self.pip("install", "--dry-run", "--ignore-installed", "--report", str(report), requirement, *options)
         return json.loads(report.read_text("utf-8"))["install"]
@@ -239,7 +254,7 @@ def doing(text: str) -> str:
     for line in reversed(text.splitlines()):
         if "Installing collected packages" in line:
             return "writing files"
-        if match := re.match(r"\s*(?:Downloading|Processing|Using cached) (\S+)(?: \((.+)\))?", line):
+        if match := re.match(r"\s*(?:Downloading|Processing|Using cached) (\S+)(?: \((\d.+)\))?", line):
             name = " ".join(match[1].rsplit("/")[-1].split("-")[:2])
             return f"{name}, {match[2]}" if match[2] else name
         if match := re.match(r"Collecting ([\w.-]+)", line):

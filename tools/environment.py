@@ -62,8 +62,6 @@ def reason_to_build(environment: Environment, extras: frozenset[str]) -> str | N
 
 def reason_to_renew(environment: Environment, stamp: dict[str, Any]) -> str | None:
     """Return why a finished .venv can only be made anew."""
-    if stamp["python"] != python_version():
-        return f"it was made by Python {stamp['python']} and this is {python_version()}"
     if stamp["folder"] != str(environment.folder):
         return "the folder was moved or copied"
     if not environment.python.exists():

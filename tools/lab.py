@@ -65,7 +65,7 @@ def lab_command(python: Path, port: int, *, browser: bool) -> list[str]:
         f"--ServerApp.root_dir={ROOT}",
         f"--LabApp.default_url={FIRST_PAGE}",
         "--ServerApp.answer_yes=True",
-        "--log-level=WARN",
+        "--Application.log_level=WARN",
     ]
     if not browser:
         command.append("--no-browser")
@@ -123,9 +123,9 @@ def is_free(port: int) -> bool:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
-        except OSError:
+        except (OSError, OverflowError):
             return False
-    return True
+    return port > 0
 
 
 def has_browser() -> bool:

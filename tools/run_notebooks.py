@@ -21,7 +21,10 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from nbval.plugin import get_sanitize_patterns
+
+__all__ = ["CellExecutionError", "run", "sanitize", "text"]
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = ROOT / "notebooks"
@@ -50,7 +53,7 @@ def run(notebook: nbformat.NotebookNode, folder: Path = LESSONS) -> nbformat.Not
 
     Raises
     ------
-    nbclient.exceptions.CellExecutionError
+    CellExecutionError
         If a cell raises that is not tagged ``raises-exception``.
     ValueError
         If a cell tagged ``raises-exception`` does not raise.
@@ -130,7 +133,9 @@ def _chosen(names: list[str]) -> list[Path]:
 def main() -> int:
     """Run the lessons named on the command line; return 1 if ``--check`` finds one that would change."""
     parser = argparse.ArgumentParser(description="Run lessons and store their outputs.")
-    parser.add_argument("names", nargs="*", metavar="LESSON", help="how a lesson's name begins, such as 02; all if none")
+    parser.add_argument(
+        "names", nargs="*", metavar="LESSON", help="how a lesson's name begins, such as 02; all if none"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; say which lessons would change")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")

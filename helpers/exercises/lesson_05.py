@@ -60,7 +60,8 @@ class _Watching(torch.optim.SGD):
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         self.stepped = True
-        return super().step(closure)
+        loss: float | None = super().step(closure)
+        return loss
 
 
 def _printed(answer: object) -> str | None:
