@@ -4,6 +4,7 @@ Strict nbval has blind spots: it passes a cell that was saved unrun, a whole not
 runs an error cell without asking whether it should still raise. The guards below close them.
 """
 
+import importlib
 import os
 from collections.abc import Generator
 
@@ -11,6 +12,12 @@ import pytest
 
 # Kernels inherit this. With more threads each of them would ask for all cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let matplotlib list its fonts before any lesson runs: in a lesson it would say so on stderr."""
+    if not hasattr(config, "workerinput"):
+        importlib.import_module("matplotlib.font_manager")
 
 
 @pytest.hookimpl(wrapper=True)

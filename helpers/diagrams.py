@@ -94,7 +94,8 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
     nodes, edges = _walk(result.grad_fn)
     layer = _layers(nodes, edges)
     columns = max(layer.values(), default=-1) + 2
-    rows = max((list(layer.values()).count(number) for number in layer.values()), default=1)
+    lane = _lanes(nodes, edges)
+    rows = max(lane.values(), default=0) + 1
     label = {node: _node_name(node, names) for node in nodes}
     missing = [name for name, tensor in names.items() if not any(_made_by(node, tensor) for node in nodes)]
 
@@ -109,8 +110,8 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
     root = _box(axes, place(0, 0), "result" if nodes else "result\nno grad_fn", PLAIN)
     boxes: dict[Any, Text] = {}
     for node in nodes:
-        row = sum(layer[other] == layer[node] for other in boxes)
-        boxes[node] = _box(axes, place(layer[node] + 1, row), label[node], LEAF if _is_leaf(node) else NODE)
+        at = place(layer[node] + 1, lane[node])
+        boxes[node] = _box(axes, at, label[node], LEAF if _is_leaf(node) else NODE)
     if nodes:
         _arrow(axes, root, boxes[nodes[0]])
     for here, there in edges:
@@ -140,6 +141,28 @@ def _layers(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, int]:
         for here, there in edges:
             layer[there] = max(layer[there], layer[here] + 1)
     return layer
+
+
+def _lanes(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, int]:
+    """Return a lane for each node: its first follower goes on in it, every other one opens a new lane.
+
+    So a long arrow runs along its own lane, where no box stands in its way.
+    """
+    followers: dict[Any, list[Any]] = {node: [] for node in nodes}
+    for here, there in edges:
+        followers[here].append(there)
+    lanes: dict[Any, int] = {}
+    waiting: list[tuple[Any, int | None]] = [(node, 0) for node in nodes[:1]]
+    while waiting:
+        node, lane = waiting.pop()
+        if node in lanes:
+            continue
+        lanes[node] = max(lanes.values(), default=-1) + 1 if lane is None else lane
+        first, *others = followers[node] or [None]
+        waiting += [(other, None) for other in reversed(others)]
+        if first is not None:
+            waiting.append((first, lanes[node]))
+    return lanes
 
 
 def _is_leaf(node: Any) -> bool:
@@ -197,9 +220,6 @@ def _arrow(axes: Axes, here: Text, there: Text) -> None:
         "patchA": here.get_bbox_patch(),
         "patchB": there.get_bbox_patch(),
     }
-    (x, y), (other_x, other_y) = here.get_position(), there.get_position()
-    if max(other_x - x, y - other_y) > 1:
-        style["connectionstyle"] = "arc3,rad=-0.3"  # round the boxes between
     # Above the boxes' zorder: their outlines are placed when they are drawn, and the arrow is cut at them.
     arrow = axes.annotate("", xy=there.get_position(), xytext=here.get_position(), arrowprops=style, zorder=4)
     arrow.set_gid(f"{_first(here.get_text())} → {_first(there.get_text())}")

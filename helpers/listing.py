@@ -33,7 +33,7 @@ class Listing:
     def _repr_html_(self) -> str:
         rows = "".join(_html_row(*row) for row in self.rows)
         heads = "".join(f'<th style="text-align:left">{html.escape(heading)}</th>' for heading in self.headings)
-        return f'<table style="font-size:85%"><tr><th></th>{heads}</tr>{rows}</table>'
+        return f"<table><tr><th></th>{heads}</tr>{rows}</table>"
 
 
 def compare(left: Callable[..., object], right: Callable[..., object]) -> Listing:
@@ -81,7 +81,7 @@ def _body(function: Callable[..., object]) -> list[str]:
 
 def _html_row(left: str, right: str, same: bool) -> str:
     shade = "" if same else "background:#fbe5d6;color:#1a1a1a;"
-    style = f"text-align:left;white-space:pre;font-family:monospace;padding:0 0.6em;{shade}"
+    style = f"text-align:left;white-space:pre;font-family:monospace;padding:0 0.6em;line-height:1.5;{shade}"
     mark = "" if same else "▶"
     cells = "".join(f'<td style="{style}">{html.escape(line) or "&nbsp;"}</td>' for line in (left, right))
-    return f"<tr><td>{mark}</td>{cells}</tr>"
+    return f'<tr><td style="padding:0;line-height:1.5">{mark}</td>{cells}</tr>'

@@ -121,7 +121,7 @@ def side_by_side(
         _draw_paths(axes, [path], fun, optimum, _view(paths), colour=colour)
         axes.set_title(path.label)
         axes.label_outer()
-    return Picture(figure, " ".join(_sentence(path, fun) for path in paths))
+    return Picture(figure, f"On the left, {_sentence(left, fun)} On the right, {_sentence(right, fun)}")
 
 
 @styled
@@ -196,7 +196,7 @@ def band(values: ArrayLike, *, title: str = "Many seeds", below: float = 1e-6) -
     finite = np.isfinite(runs)
     quantiles = np.quantile(np.where(finite, runs, FARTHEST), [0.25, 0.5, 0.75], axis=0)
     quarter, median, three_quarters = np.where(quantiles < FARTHEST / len(runs), quantiles, np.inf)
-    axes.plot(steps, runs.T, color=PALETTE["sky"], linewidth=0.8, alpha=0.6)
+    axes.plot(steps, runs.T, color=PALETTE["grey"], linewidth=0.8, alpha=0.5)
     axes.fill_between(steps, quarter, three_quarters, color=PALETTE["blue"], alpha=0.3, label="middle half")
     axes.plot(steps, median, color=PALETTE["blue"], label="median")
     _finish_convergence(axes, title, legend=True)
@@ -247,7 +247,9 @@ def _draw_paths(
     for path, own, style in zip(paths, LINE_COLOURS, LINE_STYLES, strict=False):
         points = path.points[_drawn(path)]
         axes.plot(*points.T, color=colour or own, linestyle=style, marker=".", markersize=4, label=path.label or "path")
-        axes.plot(*points[-1], marker="s", markersize=9, color=colour or own, markeredgecolor="black", linestyle="none")
+        axes.plot(
+            *points[-1], marker="s", markersize=12, color=colour or own, markeredgecolor="black", linestyle="none"
+        )
     _name_the_starts_and_ends(axes, paths, view)
     if len(paths) > 1:
         axes.legend(loc="upper left")

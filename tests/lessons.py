@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -16,6 +17,14 @@ def read(name: str) -> nbformat.NotebookNode:
     """Return the lesson whose name begins like this."""
     (path,) = NOTEBOOKS.glob(f"{name}*.ipynb")
     return nbformat.read(path, as_version=4)
+
+
+def minutes(name: str) -> tuple[int, int]:
+    """Return how many minutes a lesson says that it takes: to read and run, and for its exercises."""
+    said = r"\*\*About (\d+) minutes\*\*, and (\d+) (?:minutes? )?for the exercises?\."
+    match = re.search(said, read(name).cells[0].source)
+    assert match, f"{name} does not say how long it takes"
+    return int(match[1]), int(match[2])
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:

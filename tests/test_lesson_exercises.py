@@ -17,9 +17,12 @@ def answered(source, code):
 
 
 def printed(cell):
-    """Return what a cell printed, and insist that it did not raise."""
+    """Return the last line that a cell printed, and insist that it did not raise."""
     assert not [output for output in cell.outputs if output.output_type == "error"], cell.outputs
-    return "".join(output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout")
+    words = "".join(
+        output.text for output in cell.outputs if output.output_type == "stream" and output.name == "stdout"
+    )
+    return words.splitlines()[-1]
 
 
 @pytest.mark.parametrize("name", NAMES)

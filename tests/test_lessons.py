@@ -6,7 +6,7 @@ import re
 
 import nbformat
 import pytest
-from lessons import NAMES, NOTEBOOKS, PATHS, code_cells, output_text, prose, read, tags
+from lessons import NAMES, NOTEBOOKS, PATHS, code_cells, minutes, output_text, prose, read, tags
 
 from helpers.exercises.engine import Exercise, find
 from tools import run_notebooks
@@ -104,7 +104,7 @@ def test_pictures_carry_alt_text_a_description_and_a_sentence(name):
 def test_lesson_says_at_its_top_what_it_is(name):
     top = read(name).cells[0].source
     assert top.startswith(f"# {name[:2]} · ")
-    for part in ("**You will do:**", "**You will learn:**", "**You need:**", "minutes.**", "### TL;DR"):
+    for part in ("**You will do:**", "**You will learn:**", "**You need:**", "### TL;DR"):
         assert part in top
     assert "```python" in top.split("### TL;DR")[1]
 
@@ -178,8 +178,9 @@ def test_links_lead_to_files_that_exist(name):
 def test_lesson_00_lists_every_lesson_with_its_minutes(name):
     if name.startswith("00"):
         return
-    minutes = re.search(r"\*\*About (\d+) minutes\.\*\*", read(name).cells[0].source)[1]
-    assert re.search(rf"\| \[{name[:2]} [^\]]+\]\({name}\.ipynb\) \|[^|]+\| {minutes} \|", prose(read("00")))
+    whole, exercises = minutes(name)
+    row = rf"\| \[{name[:2]} [^\]]+\]\({name}\.ipynb\) \|[^|]+\| {whole} \| {exercises} \|"
+    assert re.search(row, prose(read("00")))
 
 
 # Exercises
@@ -195,6 +196,7 @@ def test_lesson_has_at_least_two_exercises_and_says_their_minutes(name):
     assert len(numbers) >= 2
     headings = re.findall(r"^### Exercise ([\d.]+) · .+ \((\d+) minutes?\)$", prose(read(name)), re.MULTILINE)
     assert [number for number, _ in headings] == numbers
+    assert sum(int(parts) for _, parts in headings) == minutes(name)[1]
 
 
 @ALL

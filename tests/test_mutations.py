@@ -16,14 +16,14 @@ import pytest
 from lessons import NAMES, ROOT, code_cells, read, tags
 
 
-def failed_cells(notebook, folder):
+def failed_cells(notebook, folder, *options):
     """Run strict nbval on a notebook as CI does, and return the numbers of the cells that failed."""
     path = folder / "mutant.ipynb"
     nbformat.write(notebook, path)
     shutil.copy(ROOT / "conftest.py", folder)
     command = [
         *(sys.executable, "-m", "pytest", "--rootdir", str(folder), "-c", os.devnull, "-p", "no:cacheprovider"),
-        *("--nbval", "--nbval-sanitize-with", str(ROOT / "tests" / "sanitize.cfg"), "-q", "-rf", str(path)),
+        *("--nbval", "--nbval-sanitize-with", str(ROOT / "tests" / "sanitize.cfg"), "-q", "-rf", *options, str(path)),
     ]
     answer = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     assert answer.returncode in (0, 1), answer.stdout + answer.stderr
@@ -92,7 +92,7 @@ def test_a_change_in_the_code_turns_the_lesson_red(change, tmp_path):
     cells = [cell for cell in code_cells(notebook) if old in cell.source]
     assert cells
     cells[0].source = cells[0].source.replace(old, new)
-    assert failed_cells(notebook, tmp_path)
+    assert failed_cells(notebook, tmp_path, "-x")
 
 
 def test_stripped_notebook_is_red(tmp_path):

@@ -119,6 +119,25 @@ def same_number(answer: object, right: float, tolerance: float = 1e-6) -> bool:
         return False
 
 
+def same_bool(answer: object, right: bool) -> bool | None:
+    """Say whether an answer means True or False as asked; None if it means neither."""
+    meant = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(plain(answer))
+    if hasattr(answer, "item") and meant is None:
+        meant = {0: False, 1: True}.get(answer.item())
+    return None if meant is None else meant is right
+
+
+def judge_bools(*judged: tuple[object, bool, str]) -> str | None:
+    """Judge answers of True or False in order: each with what is right and the thought that helps."""
+    for answer, right, thought in judged:
+        same = same_bool(answer, right)
+        if same is None:
+            return f"Write True or False for each; {answer!r} is neither."
+        if not same:
+            return thought
+    return None
+
+
 def plain(answer: object) -> str:
     """Return an answer in words as lower-case letters, digits, dots and underscores: spelling does not decide."""
     return "".join(letter for letter in str(answer).lower() if letter.isalnum() or letter in "._")

@@ -7,7 +7,7 @@ from .engine import Exercise, plain, same_number
 
 def _who_raised(answer: object) -> str | None:
     name = plain(answer)
-    if name.endswith("__call__"):
+    if "call" in name:
         return None
     if name.endswith("forward"):
         return "forward never ran: none of its lines stands in the traceback. Look at the last entry."
@@ -19,6 +19,8 @@ def _who_raised(answer: object) -> str | None:
 
 
 def _how_far(forward_calls: object, backward_calls: object) -> str | None:
+    if not all(isinstance(calls, int) for calls in (forward_calls, backward_calls)):
+        return "Write a whole number for each."
     if not same_number(forward_calls, 0):
         return "Look for a line of forward in the traceback. Is there one?"
     if not same_number(backward_calls, 0):
@@ -32,9 +34,11 @@ def _fixed_x(x: object) -> str | None:
     if not x.requires_grad:
         return "Your tensor does not require a gradient: backward would find no graph."
     if not x.is_leaf:
-        return "Your tensor is the result of an operation. An optimiser holds only tensors that you made yourself."
+        return "Your tensor is the result of a recorded operation. Write requires_grad=True last, or in torch.tensor."
     if x.dtype != torch.float64:
         return f"Your tensor has dtype {x.dtype}. A NumPy array such as x0, or dtype=torch.float64, gives float64."
+    if x.tolist() == torch.tensor([0.1, 0.1], dtype=torch.float32).tolist():
+        return "Your numbers were rounded to float32 first. Give torch.tensor the dtype, or the NumPy array x0."
     if x.tolist() != [0.1, 0.1]:
         return f"The program starts at (0.1, 0.1); yours is {x.tolist()}."
     return None
@@ -64,6 +68,7 @@ EXERCISES = {
             "forward_calls = 1\nbackward_calls = 0": "a line of forward",
             "forward_calls = 0\nbackward_calls = 1": "only run after a forward",
             "forward_calls = 200\nbackward_calls = 200": "a line of forward",
+            'forward_calls = "never"\nbackward_calls = 0': "Write a whole number",
         },
     ),
     "1.3": Exercise(
@@ -76,7 +81,8 @@ EXERCISES = {
             "fixed_x = torch.tensor(x0)": "does not require a gradient",
             "fixed_x = x0": "needs a tensor",
             "fixed_x = torch.tensor([0.1, 0.1], requires_grad=True)": "gives float64",
-            "fixed_x = torch.tensor([1.0, 1.0], dtype=torch.float64, requires_grad=True) * 0.1": "an operation",
+            "fixed_x = torch.tensor([1.0, 1.0], dtype=torch.float64, requires_grad=True) * 0.1": "a recorded operation",
+            "fixed_x = torch.tensor([0.1, 0.1]).double().requires_grad_()": "rounded to float32 first",
             "fixed_x = torch.tensor([1.0, 1.0], dtype=torch.float64, requires_grad=True)": "starts at (0.1, 0.1)",
         },
     ),

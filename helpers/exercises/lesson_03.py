@@ -2,19 +2,16 @@
 
 import torch
 
-from .engine import Exercise, same_number
+from .engine import Exercise, judge_bools, same_number
 
 
 def _leaves(t1: object, t2: object, t3: object, t4: object) -> str | None:
-    if t1 is not True:
-        return "t1 is made by you and requires a gradient. What else would a leaf need?"
-    if t2 is not False:
-        return "t2 is the result of an addition, even if the addition changes no number."
-    if t3 is not True:
-        return "t3 does its arithmetic first and switches requires_grad on last. Is there any record before that?"
-    if t4 is not False:
-        return "t4 is a leaf, but detach() switched requires_grad off: it collects nothing."
-    return None
+    return judge_bools(
+        (t1, True, "t1 is made from numbers and requires a gradient. What else would a leaf need?"),
+        (t2, False, "t2 is the result of an addition, even if the addition changes no number."),
+        (t3, True, "t3 does its arithmetic first and switches requires_grad on last. Is there any record before that?"),
+        (t4, False, "t4 has no record behind it, but detach() switched requires_grad off: it collects nothing."),
+    )
 
 
 def _start(x: object) -> str | None:
@@ -24,6 +21,8 @@ def _start(x: object) -> str | None:
         return "Your tensor does not require a gradient. Switch it on in the last step."
     if not x.is_leaf:
         return "Adam would refuse: your tensor is no leaf. First the arithmetic, then requires_grad."
+    if x.shape != (2,):
+        return f"x0 has two numbers; your tensor has the shape {tuple(x.shape)}."
     if not torch.allclose(x.detach().double(), torch.tensor([0.2, 0.2], dtype=torch.float64)):
         return f"It must start at (0.2, 0.2); yours starts at {x.tolist()}."
     return None
@@ -38,7 +37,7 @@ def _first_entry(answer: object) -> str | None:
         return "That is the second entry; the first was asked."
     if same_number(answer, 5.94):
         return "The size is right; look at the sign."
-    return "Each backward adds (-1.98, 0.9) to what x.grad holds. Three times."
+    return "Write one number: each backward adds (-1.98, 0.9) to what x.grad holds, three times."
 
 
 def _collects(t1: bool, t2: bool, t3: bool, t4: bool) -> str:
@@ -53,7 +52,7 @@ EXERCISES = {
         solution=_collects(True, False, True, False),
         why="t1 and t3 were made before any record began; t2 is a result, and t4 requires nothing.",
         wrong={
-            _collects(False, False, True, False): "made by you",
+            _collects(False, False, True, False): "made from numbers",
             _collects(True, True, True, False): "result of an addition",
             _collects(True, False, False, False): "arithmetic first",
             _collects(True, False, True, True): "collects nothing",
@@ -69,6 +68,7 @@ EXERCISES = {
             "start = 2 * torch.tensor(x0, requires_grad=True)": "no leaf",
             "start = torch.tensor(2 * x0)": "does not require a gradient",
             "start = 2 * x0": "needs a tensor",
+            "start = torch.tensor([0.2], requires_grad=True)": "two numbers",
             "start = torch.tensor(x0, requires_grad=True)": "must start at (0.2, 0.2)",
         },
     ),
@@ -82,7 +82,8 @@ EXERCISES = {
             "first_entry = -1.98": "That is one gradient",
             "first_entry = 2.7": "second entry",
             "first_entry = 5.94": "look at the sign",
-            "first_entry = -3.96": "Three times",
+            "first_entry = -3.96": "three times",
+            "first_entry = [-5.94, 2.7]": "Write one number",
         },
     ),
 }

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from .engine import TODO, Exercise
+from .engine import TODO, Exercise, judge_bools
 
 
 def _sine(function: object) -> object:
@@ -17,7 +17,9 @@ def _sine(function: object) -> object:
         if not isinstance(value, torch.Tensor):
             return f"apply hands back a {type(value).__name__}, not a tensor: the graph is lost."
         right = np.sin(x.detach().numpy()).sum()
-        if value.shape != () or abs(value.item() - right) > 1e-6:
+        if value.shape != ():
+            return f"The result should be one number; yours is a tensor of shape {tuple(value.shape)}."
+        if abs(value.item() - right) > 1e-6:
             return f"The value is not right: at (0.5, 1.0) it should be {right:.4f}."
         if value.dtype != dtype:
             return f"For an input of {dtype} your result is {value.dtype}. Say which dtype it must have."
@@ -27,15 +29,12 @@ def _sine(function: object) -> object:
 
 
 def _shares(copied: object, from_numpy: object, as_tensor: object, other_dtype: object) -> str | None:
-    if copied is not False:
-        return "torch.tensor always copies; section 4 says why that is good."
-    if from_numpy is not True:
-        return "torch.from_numpy makes no copy: it is the way back of .numpy()."
-    if as_tensor is not True:
-        return "torch.as_tensor copies only if it has to, and for this one it does not have to."
-    if other_dtype is not False:
-        return "a holds float64. Numbers of another dtype cannot lie in the same memory."
-    return None
+    return judge_bools(
+        (copied, False, "torch.tensor always copies; section 5 says why that is good."),
+        (from_numpy, True, "torch.from_numpy makes no copy: it is the way back of .numpy()."),
+        (as_tensor, True, "torch.as_tensor copies only if it has to, and for this one it does not have to."),
+        (other_dtype, False, "a holds float64. Numbers of another dtype cannot lie in the same memory."),
+    )
 
 
 def _end_point(array: object, x: torch.Tensor) -> str | None:
@@ -44,6 +43,8 @@ def _end_point(array: object, x: torch.Tensor) -> str | None:
     if not isinstance(array, np.ndarray):
         return f"A NumPy array is asked for; yours is of type {type(array).__name__}."
     here = x.detach().cpu().numpy()
+    if array.dtype != here.dtype:
+        return f"x holds {here.dtype}, and your array {array.dtype}: numbers were rounded."
     if array.shape != here.shape or not np.array_equal(array, here):
         return f"The numbers should be those of x: {here.tolist()}."
     if np.shares_memory(array, here):
@@ -56,7 +57,7 @@ def _sine_code(result: str) -> str:
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        result = np.sin(x.detach().cpu().numpy()).sum()
+        result = np.sin(x.detach().cpu().numpy().astype(np.float64)).sum()
         return {result}
 
     @staticmethod
@@ -81,16 +82,17 @@ EXERCISES = {
     "4.1": Exercise(
         title="repair forward",
         judge=_sine,
-        hint="Section 7 has the line. The result needs the dtype and the device of the input.",
+        hint="Section 8 has the line. The result needs the dtype and the device of the input.",
         solution=_sine_code("torch.tensor(result, dtype=x.dtype, device=x.device)"),
-        why="Value, dtype, device and graph all follow the input.",
+        why="Value, dtype and graph follow the input; device=x.device does the same for a GPU.",
         wrong={
             _sine_code("result"): "not a tensor",
             _sine_code("float(result)"): "not a tensor",
             _sine_code("torch.tensor(float(result))"): "Say which dtype",
-            _sine_code("torch.tensor(result, dtype=torch.float64)"): "Say which dtype",
+            _sine_code("torch.tensor(result)"): "Say which dtype",
+            _sine_code("torch.tensor([result], dtype=x.dtype)"): "one number",
             _sine_code("torch.tensor(2 * result, dtype=x.dtype)"): "The value is not right",
-            _sine_code("torch.sin(x)"): "The value is not right",
+            _sine_code("torch.sin(x)"): "one number",
             _sine_code("torch.tensor(result, dtype=x.dtype)") + "Sine = Sine.apply": "the class itself",
         },
     ),
@@ -118,6 +120,7 @@ EXERCISES = {
             "end_point = x.tolist()": "A NumPy array is asked for",
             "end_point = x.detach().numpy()": "memory of x",
             "end_point = x.detach().numpy() + 1": "should be those of x",
+            "end_point = x.detach().float().numpy()": "numbers were rounded",
         },
     ),
 }

@@ -3,12 +3,14 @@
 import torch
 
 from .. import rosenbrock
-from .engine import Exercise, same_number
+from .engine import Exercise, plain, same_number
 
 
 def _final_value(answer: object, x: torch.Tensor) -> str | None:
     if isinstance(answer, torch.Tensor) and answer.requires_grad:
         return "That is a number with a graph attached. Leave the graph before you call f."
+    if answer is None:
+        return "Write the expression alone, without print: print hands nothing back."
     right = float(rosenbrock.value(x.detach().cpu().numpy()))
     if same_number(answer, right, 1e-12):
         return None
@@ -16,21 +18,21 @@ def _final_value(answer: object, x: torch.Tensor) -> str | None:
 
 
 def _wrong_entry(answer: object) -> str | None:
-    if same_number(answer, 0):
+    if same_number(answer, 0) or plain(answer) in ("d0", "0"):
         return None
-    if same_number(answer, 1):
+    if same_number(answer, 1) or plain(answer) in ("d1", "1"):
         return "Entry 1 agrees with the differences. Put one point into both and compare the other one."
     return "Answer 0 or 1: the place in the array that suspicious returns."
 
 
 def _spread(answer: object) -> str | None:
-    if same_number(answer, 0.1):
+    if same_number(answer, 0.1, 0.01):
         return None
     if same_number(answer, 0):
         return "That would be true of a factor. Here the noise is added to f, whatever f is."
     if same_number(answer, 0.01):
         return "That is the variance. np.random.normal takes the standard deviation, and that is the spread."
-    return "f is 0 at (1, 1), so only the added number is left. What is its standard deviation?"
+    return "f is 0 at (1, 1), so only the added number is left. What is its standard deviation, as a number?"
 
 
 EXERCISES = {
@@ -42,6 +44,7 @@ EXERCISES = {
         why="detach leaves the graph, and then the tensor becomes an array.",
         wrong={
             "final_value = f(x_tensor)": "a graph attached",
+            "final_value = print(f(x_tensor.detach().numpy()))": "without print",
             "final_value = x_tensor.detach().numpy()": "f at the end of the run",
             "final_value = 0.8505": "f at the end of the run",
         },
@@ -50,7 +53,7 @@ EXERCISES = {
         title="the entry that is wrong",
         judge=_wrong_entry,
         hint="Compare suspicious(x0) with rosenbrock.gradient(x0), or call gradcheck on function_of(...) and read "
-        "the two columns.",
+        "the two blocks of numbers.",
         solution="wrong_entry = 0",
         why="The chain rule gives 2 · 5 · 2x₀ = 20x₀ in the first entry; here it says 10: a factor 2 is missing.",
         wrong={"wrong_entry = 1": "agrees with the differences", "wrong_entry = 10": "Answer 0 or 1"},
@@ -60,7 +63,7 @@ EXERCISES = {
         judge=_spread,
         hint="f(1, 1) is 0. What is left of f + noise?",
         solution="spread = 0.1",
-        why="Added noise is as large at the optimum as anywhere else, and there Adam cannot land exactly.",
+        why="Added noise is as large at the optimum as anywhere else. It does not vanish there.",
         wrong={
             "spread = 0": "true of a factor",
             "spread = 0.01": "That is the variance",
