@@ -8,6 +8,7 @@ Two ways lead a gradient of your own into ``torch.optim``:
 Both return a :class:`Trajectory`.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+AfterStep = Callable[[int, Array], "bool | None"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,11 @@ class Trajectory:
         The noiseless function at each point, where :func:`descend` was given it.
     label : str
         A short name, for pictures.
+
+    Raises
+    ------
+    ValueError
+        If ``points`` is empty or a single number, or if ``losses`` or ``values`` does not go with it in length.
 
     Examples
     --------
@@ -50,6 +57,16 @@ class Trajectory:
             array = getattr(self, name)
             if array is not None:
                 object.__setattr__(self, name, _read_only(array))
+        if self.points.ndim == 0 or len(self.points) == 0:
+            raise ValueError(
+                f"points must hold the start and the point after each step; got shape {self.points.shape}."
+            )
+        for name, wanted in (("losses", self.steps), ("values", self.steps + 1)):
+            array = getattr(self, name)
+            if array is not None and (array.ndim == 0 or len(array) != wanted):
+                raise ValueError(
+                    f"{len(self.points)} points go with {wanted} {name} along the first axis; got shape {array.shape}."
+                )
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.points, self.losses, self.values, self.label)  # read-only in the copy too
@@ -86,21 +103,27 @@ def descend(
     *,
     value: Callable[[Array], ArrayLike] | None = None,
     label: str = "",
+    after_step: AfterStep | None = None,
 ) -> Trajectory:
     """Call ``optimizer.step(closure)`` again and again, and keep the path.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Any of torch's, or your own. It must hold one parameter tensor, of any shape.
+        Any of torch's, or your own. It must hold one parameter tensor of real floating-point numbers, of any shape.
     closure : callable, no arguments -> loss
         Clears the gradient, computes the loss, calls ``backward`` and returns the loss.
     steps : int, 0 or more
         How many steps to take.
     value : callable, points of shape (steps + 1, ...) -> values, optional
-        The noiseless function, such as ``rosenbrock.value``. It is called once, on the whole path.
+        The noiseless function, such as ``rosenbrock.value``. It is called on the whole path, and once more on the last
+        point alone, in a batch of one, to see that it takes many points along the first axis.
     label : str
         A short name, for pictures.
+    after_step : callable, (steps taken, copy of the point) -> bool or None, optional
+        It is called after every step: the place for a scheduler's ``step()``, for ``noisy.advance()`` and for early
+        stopping. If it returns True, the run ends there and the trajectory is shorter. The path keeps what it writes
+        into the parameter itself.
 
     Returns
     -------
@@ -109,9 +132,11 @@ def descend(
     Raises
     ------
     TypeError
-        If ``closure`` cannot be called: a loss was passed, or the result of the closure.
+        If ``closure`` cannot be called: a loss was passed, or the result of the closure. Or if the parameter does not
+        hold real floating-point numbers, or ``after_step`` returns something else than True, False or None.
     ValueError
-        If the optimiser does not hold exactly one tensor, or ``steps`` is negative.
+        If the optimiser does not hold exactly one tensor or that tensor holds no data, if ``steps`` is negative, or if
+        ``value`` does not give every point its value.
 
     Whatever the closure raises comes through unchanged.
 
@@ -126,13 +151,25 @@ def descend(
     ...     return loss
     >>> descend(optimizer, closure, steps=2).points.ravel().tolist()
     [3.0, 1.5, 0.75]
+
+    It goes on from there, and ends early:
+
+    >>> descend(optimizer, closure, steps=100, after_step=lambda taken, x: x[0] < 0.1).points.ravel().tolist()
+    [0.75, 0.375, 0.1875, 0.09375]
+
+    A scheduler halves the learning rate after every step:
+
+    >>> scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    >>> path = descend(optimizer, closure, steps=2, after_step=lambda taken, x: scheduler.step())
+    >>> scheduler.get_last_lr()
+    [0.0625]
     """
     if not callable(closure):
         raise TypeError(
             f"closure must be a function that step can call; got {type(closure).__name__}. "
             "Pass the function itself: closure, not closure() and not the loss."
         )
-    return _follow(optimizer, lambda: optimizer.step(closure), steps, value, label)  # type: ignore[arg-type]
+    return _follow(optimizer, lambda: optimizer.step(closure), steps, value, label, after_step)  # type: ignore[arg-type]
 
 
 def descend_with_gradient(
@@ -142,6 +179,7 @@ def descend_with_gradient(
     *,
     value: Callable[[Array], ArrayLike] | None = None,
     label: str = "",
+    after_step: AfterStep | None = None,
 ) -> Trajectory:
     """Write ``gradient(x)`` into ``x.grad`` before each step: no graph, no Function, no backward.
 
@@ -151,7 +189,7 @@ def descend_with_gradient(
         One that asks for no closure (not LBFGS), with one parameter tensor.
     gradient : callable, array of the parameter's shape -> array of the same shape
         NumPy code. Its argument is a copy: what it writes there changes nothing.
-    steps, value, label
+    steps, value, label, after_step
         See :func:`descend`.
 
     Returns
@@ -162,9 +200,10 @@ def descend_with_gradient(
     Raises
     ------
     TypeError
-        If the gradient does not hold real numbers.
+        If the gradient does not hold real numbers, or is a masked array; and see :func:`descend`.
     ValueError
-        If the gradient has another shape than the parameter; and see :func:`descend`.
+        If the gradient has another shape than the parameter, if a finite entry is too large for the parameter's dtype,
+        or if the optimiser's step needs a closure; and see :func:`descend`.
 
     Examples
     --------
@@ -174,17 +213,33 @@ def descend_with_gradient(
     [3.0, 1.5, 0.75]
     """
     x = _only_parameter(optimizer)
+    if _needs_a_closure(optimizer):
+        raise ValueError(
+            f"{type(optimizer).__name__} calls a closure in its step, and a written gradient has none: use descend, "
+            "with a closure that writes the gradient into x.grad and returns the loss."
+        )
 
     def step() -> None:
-        given = np.asarray(gradient(_copy(x)))
+        answer = gradient(_copy(x))
+        if isinstance(answer, np.ma.MaskedArray):
+            raise TypeError("The gradient is a masked array, and torch knows no masks: fill it, as with np.ma.filled.")
+        given = np.asarray(answer)
         if given.dtype.kind not in "iuf":
             raise TypeError(f"The gradient must hold real numbers; got dtype {given.dtype}.")
         if given.shape != tuple(x.shape):
             raise ValueError(f"The gradient has shape {given.shape}, the parameter {tuple(x.shape)}: they must agree.")
-        x.grad = torch.tensor(given, dtype=x.dtype, device=x.device)
+        with np.errstate(over="ignore"):
+            double = np.array(given, dtype=np.float64)  # torch takes neither longdouble nor negative strides
+        written = torch.tensor(double, dtype=x.dtype, device=x.device)
+        if np.any(np.isfinite(given) & ~written.isfinite().cpu().numpy()):
+            raise ValueError(
+                f"The gradient has a finite entry that {x.dtype} cannot hold. "
+                "Scale the function down, or give the parameter a wider dtype such as torch.float64."
+            )
+        x.grad = written
         optimizer.step()
 
-    return _follow(optimizer, step, steps, value, label)
+    return _follow(optimizer, step, steps, value, label, after_step)
 
 
 def _follow(
@@ -193,21 +248,77 @@ def _follow(
     steps: int,
     value: Callable[[Array], ArrayLike] | None,
     label: str,
+    after_step: AfterStep | None,
 ) -> Trajectory:
     if steps < 0:
         raise ValueError(f"steps must be 0 or more; got {steps}.")
+    if after_step is not None and not callable(after_step):
+        raise TypeError(
+            f"after_step must be a function of the steps taken and the point; got {type(after_step).__name__}. "
+            "For a scheduler, use lambda taken, x: scheduler.step()."
+        )
     x = _only_parameter(optimizer)
     points, losses = [_copy(x)], []
-    for _ in range(steps):
+    for taken in range(1, steps + 1):
         losses.append(_number(step()))
         points.append(_copy(x))
+        if after_step is not None:
+            ends = _is_true(after_step(taken, points[-1].copy()))
+            points[-1] = _copy(x)  # it may have moved the parameter
+            if ends:
+                break
     path = np.stack(points)
     return Trajectory(
         points=path,
         losses=np.array(losses, dtype=np.float64),
-        values=None if value is None else np.asarray(value(path.copy()), dtype=np.float64),
+        values=None if value is None else values_along(value, path),
         label=label,
     )
+
+
+def values_along(function: Callable[[Array], ArrayLike], points: Array, name: str = "value") -> Array:
+    """Return the values at all points of a path; refuse a function that takes only one point."""
+
+    def refusal(what: str) -> str:
+        return (
+            f"{name} must take many points along the first axis and give each its value; {what}. "
+            "For a function f of one point, use lambda points: np.array([f(x) for x in points])."
+        )
+
+    try:
+        values = np.asarray(function(points.copy()), dtype=np.float64)
+    except Exception as error:
+        error.add_note(refusal(f"it was called on the whole path, of shape {points.shape}"))
+        raise
+    if values.ndim == 0 or len(values) != len(points):
+        raise ValueError(refusal(f"for points of shape {points.shape} it gave shape {values.shape}"))
+    try:
+        alone = np.asarray(function(points[-1:].copy()), dtype=np.float64)
+    except Exception as error:
+        raise ValueError(refusal(f"for points of shape {points[-1:].shape} it failed")) from error
+    # The same function may sum in another order, and in float32.
+    little = 1e-6 * np.max(np.abs(values[np.isfinite(values)]), initial=0.0)
+    if alone.shape != values[-1:].shape or not np.allclose(alone, values[-1:], rtol=1e-5, atol=little, equal_nan=True):
+        raise ValueError(refusal("at the last point it gave another value alone than among the others"))
+    return values
+
+
+def _is_true(answer: object) -> bool:
+    if answer is not None and not isinstance(answer, (bool, np.bool_)):
+        raise TypeError(
+            f"after_step must return True to end the run, or False or None to go on; got {type(answer).__name__}. "
+            "Make a bool of a condition with bool(...), and end the function with return None otherwise."
+        )
+    return bool(answer)
+
+
+def _needs_a_closure(optimizer: torch.optim.Optimizer) -> bool:
+    try:
+        parameters = inspect.signature(optimizer.step).parameters.values()
+    except (TypeError, ValueError):  # no signature can be read
+        return False
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(each.default is each.empty and each.kind not in several for each in parameters)
 
 
 def _only_parameter(optimizer: torch.optim.Optimizer) -> torch.Tensor:
@@ -218,11 +329,18 @@ def _only_parameter(optimizer: torch.optim.Optimizer) -> torch.Tensor:
             "Put your variables into one tensor, or write the loop yourself."
         )
     parameter: torch.Tensor = parameters[0]
+    if not parameter.is_floating_point():
+        raise TypeError(
+            f"The parameter must hold real floating-point numbers; got {parameter.dtype}. "
+            "Write a complex number as two real ones, and whole numbers as floats."
+        )
+    if parameter.is_meta:
+        raise ValueError("The parameter is on the meta device and holds no numbers: make it on the cpu or a GPU.")
     return parameter
 
 
 def _copy(x: torch.Tensor) -> Array:
-    copy: Array = x.detach().to("cpu", torch.float64, copy=True).numpy()
+    copy: Array = x.detach().cpu().double().numpy().copy()
     return copy
 
 

@@ -18,6 +18,7 @@ from .picture import PALETTE, Picture, new_figure, sentence_list, styled
 
 LEAF, NODE, PLAIN = "#cfe8f7", "#f7e3cc", "#eeeeee"
 LONGEST_ROW = 4
+MOST_NODES = 80
 
 
 @styled
@@ -69,7 +70,7 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
         What the drawing shows.
     **names : torch.Tensor
         The tensors whose place in the graph you want to see, such as ``x=x``. One that is not in the graph is drawn
-        apart, without an arrow.
+        apart, without an arrow. One that is the result itself is named there.
 
     Returns
     -------
@@ -79,6 +80,8 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
     ------
     TypeError
         If ``result`` is not a tensor.
+    ValueError
+        If the graph has more nodes than a picture can show.
 
     Examples
     --------
@@ -91,13 +94,18 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
     """
     if not hasattr(result, "grad_fn"):
         raise TypeError(f"result must be a tensor; got {type(result).__name__}, which has no graph.")
-    nodes, edges = _walk(result.grad_fn)
+    nodes, edges, outputs = _walk(result)
     layer = _layers(nodes, edges)
     columns = max(layer.values(), default=-1) + 2
     lane = _lanes(nodes, edges)
     rows = max(lane.values(), default=0) + 1
-    label = {node: _node_name(node, names) for node in nodes}
-    missing = [name for name, tensor in names.items() if not any(_made_by(node, tensor) for node in nodes)]
+    label = {node: _node_name(node, names, outputs) for node in nodes}
+    itself = [] if nodes else [name for name, tensor in names.items() if tensor is result]
+    missing = [
+        name
+        for name, tensor in names.items()
+        if name not in itself and not any(_made_by(node, tensor, outputs) for node in nodes)
+    ]
 
     # A long graph leads down the page rather than out of it.
     downward = columns > LONGEST_ROW
@@ -107,7 +115,8 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
     def place(column: int, row: int) -> tuple[float, float]:
         return (row, -column) if downward else (column, -row)
 
-    root = _box(axes, place(0, 0), "result" if nodes else "result\nno grad_fn", PLAIN)
+    alone = f"result = {sentence_list(itself)}\na leaf, no grad_fn" if itself else "result\nno grad_fn"
+    root = _box(axes, place(0, 0), "result" if nodes else alone, PLAIN)
     boxes: dict[Any, Text] = {}
     for node in nodes:
         at = place(layer[node] + 1, lane[node])
@@ -118,28 +127,46 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
         _arrow(axes, boxes[here], boxes[there])
     for column, name in enumerate(missing):
         _box(axes, place(column, rows), f"{name}\nnot in the graph", "white")
-    return Picture(figure, f"{title}: {_told(nodes, edges, label)}{_apart(missing)}.")
+    return Picture(figure, f"{title}: {_told(nodes, edges, label, itself)}{_apart(missing)}.")
 
 
-def _walk(root: Any) -> tuple[list[Any], list[tuple[Any, Any]]]:
-    """Return every node that can be reached from the root, once, and every edge between them."""
-    nodes, edges = ([] if root is None else [root]), []
+def _walk(result: Any) -> tuple[list[Any], list[tuple[Any, Any]], set[tuple[Any, int]]]:
+    """Return every node that can be reached from the result, once, every edge between them, and the outputs used."""
+    outputs = set() if result.grad_fn is None else {(result.grad_fn, result.output_nr)}
+    nodes = [node for node, _ in outputs]
+    edges: dict[tuple[Any, Any], None] = {}
+    known = set(nodes)
     for node in nodes:
-        for following, _ in node.next_functions:
+        for following, number in node.next_functions:
             if following is None:
                 continue
-            edges.append((node, following))
-            if following not in nodes:
+            edges[node, following] = None
+            outputs.add((following, number))
+            if following not in known:
+                known.add(following)
                 nodes.append(following)
-    return nodes, list(dict.fromkeys(edges))
+        if len(nodes) > MOST_NODES:
+            raise ValueError(
+                f"The graph has more than {MOST_NODES} nodes, too many for a picture. "
+                "Draw a smaller piece, such as one layer or one step of the loop, on a detached input."
+            )
+    return nodes, list(edges), outputs
 
 
 def _layers(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, int]:
     """Return the length of the longest way from the root to each node, so that every arrow points right."""
-    layer = dict.fromkeys(nodes, 0)
-    for _ in nodes:
-        for here, there in edges:
+    followers: dict[Any, list[Any]] = {node: [] for node in nodes}
+    arriving = dict.fromkeys(nodes, 0)
+    for here, there in edges:
+        followers[here].append(there)
+        arriving[there] += 1
+    layer, ready = dict.fromkeys(nodes, 0), nodes[:1]
+    for here in ready:  # grows by each node whose last arrow has been followed
+        for there in followers[here]:
             layer[there] = max(layer[there], layer[here] + 1)
+            arriving[there] -= 1
+            if not arriving[there]:
+                ready.append(there)
     return layer
 
 
@@ -169,20 +196,26 @@ def _is_leaf(node: Any) -> bool:
     return type(node).__name__ == "AccumulateGrad"  # a Function's own ctx could have any attribute
 
 
-def _made_by(node: Any, tensor: Any) -> bool:
-    """Say whether a tensor is this leaf, or the result of this operation."""
-    return node.variable is tensor if _is_leaf(node) else getattr(tensor, "grad_fn", None) is node
+def _made_by(node: Any, tensor: Any, outputs: set[tuple[Any, int]]) -> bool:
+    """Say whether a tensor is this leaf, or one of the outputs of this operation that the graph uses."""
+    if _is_leaf(node):
+        return node.variable is tensor
+    return getattr(tensor, "grad_fn", None) is node and (node, tensor.output_nr) in outputs
 
 
-def _node_name(node: Any, names: dict[str, Any]) -> str:
-    known = sentence_list([name for name, tensor in names.items() if _made_by(node, tensor)])
+def _node_name(node: Any, names: dict[str, Any], outputs: set[tuple[Any, int]]) -> str:
+    known = sentence_list([name for name, tensor in names.items() if _made_by(node, tensor, outputs)])
     if _is_leaf(node):
         return f"{known} (leaf)" if known else "an unnamed leaf"
     operation = str(node.name()).removeprefix("torch::autograd::")
     return f"{known} ({operation})" if known else operation
 
 
-def _told(nodes: list[Any], edges: list[tuple[Any, Any]], label: dict[Any, str]) -> str:
+def _told(nodes: list[Any], edges: list[tuple[Any, Any]], label: dict[Any, str], itself: list[str]) -> str:
+    if itself:
+        return (
+            f"{sentence_list(itself)} {'is' if len(itself) == 1 else 'are'} the result itself, a leaf without grad_fn"
+        )
     if not nodes:
         return "result has no grad_fn"
     if edges == list(pairwise(nodes)):  # a chain

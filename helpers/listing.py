@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import inspect
+import io
 import textwrap
+import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -44,17 +46,18 @@ def compare(left: Callable[..., object], right: Callable[..., object]) -> Listin
     Parameters
     ----------
     left, right : functions
-        Python functions whose source can be read, such as those written in a cell.
+        Functions written with ``def`` whose source can be read, such as those written in a cell.
 
     Returns
     -------
     Listing
-        It shows itself as a table in a notebook and as text in a terminal; its first line, ``def ...``, is left out.
+        It shows itself as a table in a notebook and as text in a terminal. The lines down to ``def ...:`` are left out
+        where the two differ in the name alone; otherwise they are shown, with ``_`` for a name that differs.
 
     Raises
     ------
     TypeError
-        If one of them is not a Python function.
+        If one of them is not a function written with ``def``: a lambda, a class, or code that is not Python.
     OSError
         If the source cannot be read.
 
@@ -63,7 +66,10 @@ def compare(left: Callable[..., object], right: Callable[..., object]) -> Listin
     >>> compare(compare, compare).changed
     0
     """
-    before, after = _body(left), _body(right)
+    sources = _Source.of(left), _Source.of(right)
+    same_head = sources[0].head == sources[1].head and not any(source.in_one_line for source in sources)
+    same_name = sources[0].name == sources[1].name
+    before, after = (source.body() if same_head else source.full(same_name) for source in sources)
     rows: list[Pair] = []
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
@@ -74,9 +80,46 @@ def compare(left: Callable[..., object], right: Callable[..., object]) -> Listin
     return Listing(tuple(rows), (left.__name__, right.__name__))
 
 
-def _body(function: Callable[..., object]) -> list[str]:
-    source = textwrap.dedent(inspect.getsource(function))
-    return textwrap.dedent("\n".join(source.splitlines()[1:])).splitlines()
+@dataclass(frozen=True)
+class _Source:
+    """The lines of a function, and where in them its name stands and its body begins."""
+
+    lines: list[str]
+    name: str
+    name_at: tuple[int, int]
+    head: tuple[str, ...]  # decorators, signature and what is said beside them, without the name
+    head_lines: int
+    in_one_line: bool
+
+    @classmethod
+    def of(cls, function: Callable[..., object]) -> _Source:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is None:
+            what = f"the class {function.__name__}" if isinstance(function, type) else type(function).__name__
+            raise TypeError(f"compare reads functions written with def; got {what}. Pass a function or a method.")
+        if code.co_name == "<lambda>":
+            raise TypeError("compare reads functions written with def; got a lambda. Write it as a def with a name.")
+        source = textwrap.dedent(inspect.getsource(function))
+        tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+        start = next(i for i, token in enumerate(tokens) if token.type == tokenize.NAME and token.string == "def")
+        colon, depth = start, 0
+        while depth or tokens[colon].string != ":":
+            depth += (tokens[colon].string in ("(", "[", "{")) - (tokens[colon].string in (")", "]", "}"))
+            colon += 1
+        end = next(i for i in range(colon, len(tokens)) if tokens[i].type in (tokenize.NEWLINE, tokenize.ENDMARKER))
+        beside = [token for token in tokens[colon + 1 : end] if token.type != tokenize.COMMENT]
+        name = tokens[start + 1]
+        head = [token.string for i, token in enumerate(tokens[:end]) if i != start + 1 and token.type != tokenize.NL]
+        return cls(source.splitlines(), name.string, name.start, tuple(head), tokens[end].start[0], bool(beside))
+
+    def body(self) -> list[str]:
+        return textwrap.dedent("\n".join(self.lines[self.head_lines :])).splitlines()
+
+    def full(self, with_name: bool) -> list[str]:
+        row, column = self.name_at
+        line = self.lines[row - 1]
+        shown = line if with_name else f"{line[:column]}_{line[column + len(self.name) :]}"
+        return [*self.lines[: row - 1], shown, *self.lines[row:]]
 
 
 def _html_row(left: str, right: str, same: bool) -> str:

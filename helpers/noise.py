@@ -14,6 +14,7 @@ A :class:`NoisyPair` also says *which draws belong together*, and that matters a
 ============== =========================================================================================
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
@@ -23,6 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Draws = Literal["independent", "evaluation", "step"]
+
+CURE = "A function f of one point takes many as lambda x: np.apply_along_axis(f, -1, x)."
 
 
 class Factor(Protocol):
@@ -98,15 +101,18 @@ class GaussianFactor:
 class NoisyPair:
     """A value and its gradient, each multiplied by noise.
 
+    A pair sent to several workers repeats its draws: each gets a copy that goes on where the pair stood. Send each one
+    a pair of its own, from :meth:`spawn`.
+
     Parameters
     ----------
     value : callable, x of shape (..., d) -> array of shape (...)
-        The noiseless function.
+        The noiseless function. The first batch is also used to see that it takes many points.
     gradient : callable, x of shape (..., d) -> array of shape (..., d)
         Its gradient.
     factor : UniformFactor, GaussianFactor or the like
         The noise. Each point in a batch has a draw of its own; all entries of one gradient share theirs.
-    seed : int or numpy.random.Generator
+    seed : int, numpy.random.SeedSequence or numpy.random.Generator
         Where the draws come from. The same seed gives the same draws, also in another process.
     draws : {"independent", "evaluation", "step"}
         Which calls share a draw; the table at the top of this module says what each means.
@@ -115,9 +121,11 @@ class NoisyPair:
     ------
     ValueError
         If ``draws`` is none of the three; or, with ``draws="evaluation"``, if a gradient is asked for before a value,
-        or for another batch shape than the value had.
+        or for another batch shape than the value had; or if ``value`` or ``gradient`` gives another shape than above,
+        or for a batch something else than for its points one by one.
     TypeError
-        If ``seed`` is neither an int nor a Generator: a forgotten seed makes a result that nobody can repeat.
+        If ``seed`` is none of the three: a forgotten seed makes a result that nobody can repeat. Or if ``factor`` has
+        no ``draw``, or is a class.
 
     Examples
     --------
@@ -133,27 +141,36 @@ class NoisyPair:
         value: Callable[[Array], ArrayLike],
         gradient: Callable[[Array], ArrayLike],
         factor: Factor,
-        seed: int | np.random.Generator,
+        seed: int | np.random.SeedSequence | np.random.Generator,
         draws: Draws = "independent",
     ) -> None:
         if draws not in get_args(Draws):
             raise ValueError(f"draws must be one of {', '.join(map(repr, get_args(Draws)))}; got {draws!r}.")
-        if not isinstance(seed, (int, np.integer, np.random.Generator)) or isinstance(seed, bool):
-            raise TypeError(f"seed must be an int or a numpy.random.Generator; got {type(seed).__name__}.")
+        if isinstance(factor, type):
+            raise TypeError(f"factor must be an object, not a class: {factor.__name__}(...), not {factor.__name__}.")
+        if not callable(getattr(factor, "draw", None)):
+            raise TypeError(f"factor must have a draw method, as UniformFactor(0.5) has; got {type(factor).__name__}.")
+        kinds = (int, np.integer, np.random.SeedSequence, np.random.Generator)
+        if not isinstance(seed, kinds) or isinstance(seed, bool):
+            raise TypeError(
+                f"seed must be an int, a numpy.random.SeedSequence or a numpy.random.Generator; got "
+                f"{type(seed).__name__}."
+            )
         self._value, self._gradient, self._factor, self._draws = value, gradient, factor, draws
         self._rng = np.random.default_rng(seed)
         self._kept: Array | None = None
+        self._seen_a_batch: set[str] = set()
 
     def value(self, x: ArrayLike) -> Array:
         """Return the noisy value, of shape (...)."""
-        exact = np.asarray(self._value(np.asarray(x, dtype=np.float64)))
+        exact = self._exact("value", self._value, np.asarray(x, dtype=np.float64))
         if self._draws == "evaluation":
             self.advance()
         return exact * self._draw(exact.shape)
 
     def gradient(self, x: ArrayLike) -> Array:
         """Return the noisy gradient, of the shape of ``x``."""
-        exact = np.asarray(self._gradient(np.asarray(x, dtype=np.float64)))
+        exact = self._exact("gradient", self._gradient, np.asarray(x, dtype=np.float64))
         if self._draws == "evaluation" and self._kept is None:
             raise ValueError('With draws="evaluation" the gradient uses the draw of the value: call value(x) first.')
         return exact * self._draw(exact.shape[:-1])[..., np.newaxis]
@@ -161,6 +178,57 @@ class NoisyPair:
     def advance(self) -> None:
         """Forget the kept draw: the next call makes a new one."""
         self._kept = None
+
+    def spawn(self, count: int) -> list["NoisyPair"]:
+        """Return pairs like this one with independent draws, such as one for each worker.
+
+        The draws of this pair stay as they are; each call of ``spawn`` gives other pairs.
+
+        Examples
+        --------
+        >>> noisy = NoisyPair(lambda x: x @ x, lambda x: 2 * x, UniformFactor(0.5), seed=0)
+        >>> one, two = noisy.spawn(2)
+        >>> x = np.array([1.0, 2.0])
+        >>> bool(one.value(x) == two.value(x))
+        False
+        """
+        pairs = []
+        for rng in self._rng.spawn(count):
+            pair = copy.copy(self)
+            pair._rng, pair._kept, pair._seen_a_batch = rng, None, set(self._seen_a_batch)
+            pairs.append(pair)
+        return pairs
+
+    def _exact(self, name: str, function: Callable[[Array], ArrayLike], x: Array) -> Array:
+        """Return what the noiseless function gives; refuse one that takes only one point where there are many."""
+        exact = np.asarray(function(x))
+        wanted = x.shape[:-1] if name == "value" else x.shape
+        if x.ndim == 0:
+            raise ValueError(f"x must be a point or an array of points, of shape (..., d); got the number {x}.")
+        if exact.shape != wanted:
+            raise ValueError(
+                f"For x of shape {x.shape}, {name} must give shape {wanted}; it gave {exact.shape}. {CURE}"
+            )
+        if np.prod(x.shape[:-1]) > 1:
+            self._check_first_point(name, function, x, exact)
+        return exact
+
+    def _check_first_point(self, name: str, function: Callable[[Array], ArrayLike], x: Array, exact: Array) -> None:
+        if name in self._seen_a_batch:
+            return
+        first = x[(slice(0, 1),) * (x.ndim - 1)]
+        refusal = (
+            f"{name} gives the first point of a batch of shape {x.shape} something else than that point alone. {CURE}"
+        )
+        try:
+            alone = np.asarray(function(first.copy()))
+        except Exception as error:
+            raise ValueError(refusal) from error
+        among = exact[(slice(0, 1),) * (x.ndim - 1)]
+        little = 1e-6 * np.max(np.abs(exact[np.isfinite(exact)]), initial=0.0)
+        if alone.shape != among.shape or not np.allclose(alone, among, rtol=1e-5, atol=little, equal_nan=True):
+            raise ValueError(refusal)
+        self._seen_a_batch.add(name)
 
     def _draw(self, shape: tuple[int, ...]) -> Array:
         if self._draws == "independent":

@@ -4,8 +4,9 @@ A :class:`Picture` holds a matplotlib figure and one sentence that says what is 
 
 * the figure as PNG, with the sentence as its alt text,
 * the same sentence, printed under it,
-* and as text/plain a **description**: title, axes, and for each line its colour, length, first, last, smallest and
-  largest point. PNG bytes change with every matplotlib version; the description does not, so strict nbval compares it.
+* and as text/plain a **description**: title, axes, and for each line its colour, its first and last point, its
+  extent, some points on the way and the length that is drawn. PNG bytes change with every matplotlib version; the
+  description does not, so strict nbval compares it.
 
 Figures are made without pyplot: no global state, nothing to close, safe beside figures of your own.
 """
@@ -57,6 +58,9 @@ STYLE: dict[str, Any] = {
     "savefig.dpi": 100,
 }
 
+
+WHOLE_FIGURE = {"savefig.bbox": None, "savefig.dpi": "figure", "savefig.transparent": False}
+"""Settings under which a saved figure is as large as it was made, whatever the reader's own are."""
 
 styled = mpl.rc_context(STYLE)  # type: ignore[arg-type]
 """Decorator: what a function draws has the course's style."""
@@ -111,19 +115,22 @@ class Picture:
             self.figure.draw_without_rendering()
             self.figure.set_layout_engine("none")
         buffer = io.BytesIO()
-        self.figure.savefig(buffer, format="png", metadata={"Software": None}, pil_kwargs={"compress_level": 9})
+        with mpl.rc_context(WHOLE_FIGURE):  # type: ignore[arg-type]
+            self.figure.savefig(buffer, format="png", metadata={"Software": None}, pil_kwargs={"compress_level": 9})
         return buffer.getvalue()
 
     def save(self, path: str | Path) -> None:
-        """Write the figure to a file; the ending of its name decides the format."""
-        self.figure.savefig(path)
+        """Write the figure to a file, with its sentence inside; the ending of the name decides the format."""
+        field = {".pdf": "Subject", ".svg": "Description", ".png": "Description"}.get(Path(path).suffix.lower())
+        with mpl.rc_context(WHOLE_FIGURE):  # type: ignore[arg-type]
+            self.figure.savefig(path, metadata={field: self.summary} if field else None)
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
         display(  # type: ignore[no-untyped-call]
             {"image/png": self.png(), "text/plain": self.describe()},
-            metadata={"image/png": {"alt": self.summary}},
+            metadata={"image/png": {"alt": self.summary, "software": f"matplotlib {mpl.__version__}"}},
             raw=True,
         )
         print(self.summary)
@@ -165,18 +172,20 @@ def _contents(axes: Axes) -> Iterator[str]:
             colour = contours.get_cmap().name if contours.colors is None else to_hex(contours.get_edgecolor()[0])
             yield f"{kind} {colour}: levels {levels}, data {_number(contours.zmin)} to {_number(contours.zmax)}"
         elif isinstance(collection, PathCollection):
-            yield f"marks {_name(collection)} {_colours(collection)}: {_points(*_columns(collection.get_offsets()))}"
+            x, y = _columns(collection.get_offsets())
+            yield f"marks {_name(collection)} {_colours(collection)}: {_points(axes, x, y)}"
         else:
             x, y = _columns(np.concatenate([path.vertices for path in collection.get_paths()]))
             kind = "lines" if isinstance(collection, LineCollection) else "area"
-            yield f"{kind} {_name(collection)} {_colours(collection)}: {_extent('x', x)}, {_extent('y', y)}"
+            where = f"{_extent('x', x)}, {_extent('y', y)}, {_length(axes, x, y)}"
+            yield f"{kind} {_name(collection)} {_colours(collection)}: {where}"
     for image in axes.images:
         yield f"image: {_spread(image.get_array())}"
     for line in axes.lines:
         x, y = (np.asarray(data, dtype=float) for data in line.get_data(orig=False))
         marks = line.get_marker()
         drawn = _dash(line) if marks in ("None", None, "") else f"{_dash(line)} marker {marks}"
-        yield f"line {_name(line)} {to_hex(line.get_color())} {drawn}: {_points(x, y)}"
+        yield f"line {_name(line)} {to_hex(line.get_color())} {drawn}: {_points(axes, x, y)}"
     for patch in axes.patches:
         yield f"shape {_name(patch)} {to_hex(patch.get_facecolor())}{_size(patch)}"
     for text in axes.texts:
@@ -232,13 +241,30 @@ def _place(text: Any) -> str:
     return f" at ({_number(x)}, {_number(y)})"
 
 
-def _points(x: NDArray[Any], y: NDArray[Any]) -> str:
+def _points(axes: Axes, x: NDArray[Any], y: NDArray[Any]) -> str:
     if len(x) == 0:
         return "empty"
-    return (
+    words = (
         f"n {len(x)}, first ({_number(x[0])}, {_number(y[0])}), last ({_number(x[-1])}, {_number(y[-1])}), "
         f"{_extent('x', x)}, {_extent('y', y)}, mean ({_mean(x)}, {_mean(y)})"
     )
+    if len(x) < 3:
+        return words
+    inner = ", ".join(f"({_number(x[i])}, {_number(y[i])})" for i in (len(x) // 4, len(x) // 2, 3 * len(x) // 4))
+    return f"{words}, on the way {inner}, {_length(axes, x, y)}"
+
+
+def _length(axes: Axes, x: NDArray[Any], y: NDArray[Any]) -> str:
+    """Say how long the drawn line is, as seen on the axes' scales: a point that moves anywhere changes it."""
+    steps = [np.diff(_scaled(axis, values)) for axis, values in ((axes.xaxis, x), (axes.yaxis, y))]
+    lengths = np.hypot(*steps)
+    return f"length {lengths[np.isfinite(lengths)].sum():.4g}"
+
+
+def _scaled(axis: Any, values: NDArray[Any]) -> NDArray[Any]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled: NDArray[Any] = np.log10(values) if axis.get_scale() == "log" else values
+    return scaled
 
 
 def _extent(name: str, values: NDArray[Any]) -> str:

@@ -14,7 +14,7 @@ from matplotlib.colors import LogNorm
 from numpy.typing import ArrayLike, NDArray
 
 from . import rosenbrock
-from .descent import Trajectory
+from .descent import Trajectory, values_along
 from .picture import LINE_COLOURS, LINE_STYLES, PALETTE, Picture, new_figure, sentence_list, styled
 
 Array = NDArray[np.float64]
@@ -27,9 +27,7 @@ FARTHEST = 1e300
 
 
 @styled
-def surface(
-    fun: Surface = rosenbrock.value, *, optimum: ArrayLike = (1.0, 1.0), title: str = "The Rosenbrock function"
-) -> Picture:
+def surface(fun: Surface = rosenbrock.value, *, optimum: ArrayLike = (1.0, 1.0), title: str | None = None) -> Picture:
     """Show a function of two variables as filled contours on logarithmic levels.
 
     Parameters
@@ -37,23 +35,33 @@ def surface(
     fun : callable, points of shape (..., 2) -> values of shape (...)
         The function, 0 at its optimum.
     optimum : array_like, shape (2,)
-        Where the minimum lies; it is marked and named.
-    title : str
-        The title.
+        Where the minimum lies; it is marked and named, and the view grows to hold it.
+    title : str, optional
+        The title. Without it, "The Rosenbrock function", or "The function f" for another one.
 
     Returns
     -------
     Picture
 
+    Raises
+    ------
+    ValueError
+        If ``fun`` does not give every point its value.
+
     Examples
     --------
     >>> surface().summary
     'The Rosenbrock function: a curved valley, with its lowest point at (1, 1).'
+    >>> surface(lambda x: np.sum(x**2, axis=-1), optimum=(0, 0), title="A bowl").summary
+    'A bowl: contours of f, lowest point at (0, 0).'
     """
+    usual = fun is rosenbrock.value
+    title = title if title is not None else "The Rosenbrock function" if usual else "The function f"
     figure = new_figure()
-    _draw_surface(figure.axes[0], fun, optimum, VIEW)
+    _draw_surface(figure.axes[0], fun, optimum, _view((), optimum))
     figure.axes[0].set_title(title)
-    return Picture(figure, f"{title}: a curved valley, with its lowest point at {_place(optimum)}.")
+    what = "a curved valley, with its lowest point" if usual else "contours of f, lowest point"
+    return Picture(figure, f"{title}: {what} at {_place(optimum)}.")
 
 
 @styled
@@ -79,11 +87,11 @@ def trajectories(
     Raises
     ------
     ValueError
-        If there is no path, more than six, or one that is not a path in two variables.
+        If there is no path, more than six, or one that is not a path in two variables; or see :func:`surface`.
     """
     _require_plane_paths(paths)
     figure = new_figure()
-    _draw_paths(figure.axes[0], paths, fun, optimum, _view(paths))
+    _draw_paths(figure.axes[0], paths, fun, optimum, _view(paths, optimum))
     figure.axes[0].set_title(title)
     return Picture(figure, " ".join(_sentence(path, fun) for path in paths))
 
@@ -112,13 +120,13 @@ def side_by_side(
     Raises
     ------
     ValueError
-        If one is not a path in two variables.
+        If one is not a path in two variables; or see :func:`surface`.
     """
     paths = (left, right)
     _require_plane_paths(paths)
     figure = new_figure(2, width=12.0, height=5.2, sharex=True, sharey=True)
     for axes, path, colour in zip(figure.axes, paths, LINE_COLOURS, strict=False):
-        _draw_paths(axes, [path], fun, optimum, _view(paths), colour=colour)
+        _draw_paths(axes, [path], fun, optimum, _view(paths, optimum), colour=colour)
         axes.set_title(path.label)
         axes.label_outer()
     return Picture(figure, f"On the left, {_sentence(left, fun)} On the right, {_sentence(right, fun)}")
@@ -144,13 +152,15 @@ def convergence(
     Raises
     ------
     ValueError
-        If there is no path, or more than six, or one that has not one value a point (see :func:`band`).
+        If there is no path, or more than six, or one that has not one value a point (see :func:`band`), or if a value
+        is below 0.
     """
     _require_some(paths)
     values = [_values(path, fun) for path in paths]
     for path, own in zip(paths, values, strict=True):
         if own.shape != (path.steps + 1,):
             raise ValueError(f"A path needs one value a point; {path.label or 'this one'} has shape {own.shape}.")
+        _require_no_value_below_0(own)
     figure = new_figure(height=4.4)
     axes = figure.axes[0]
     for path, own, colour, style in zip(paths, values, LINE_COLOURS, LINE_STYLES, strict=False):
@@ -186,11 +196,12 @@ def band(values: ArrayLike, *, title: str = "Many seeds", below: float = 1e-6) -
     Raises
     ------
     ValueError
-        If ``values`` is not two-dimensional or is empty.
+        If ``values`` is not two-dimensional or is empty, or holds values below 0.
     """
     runs = np.asarray(values, dtype=np.float64)
     if runs.ndim != 2 or runs.size == 0:
         raise ValueError(f"values must have shape (runs, steps + 1), with one run or more; got {runs.shape}.")
+    _require_no_value_below_0(runs)
     figure = new_figure(height=4.4)
     axes, steps = figure.axes[0], np.arange(runs.shape[1])
     finite = np.isfinite(runs)
@@ -220,7 +231,15 @@ def _finish_convergence(axes: Axes, title: str, *, legend: bool) -> None:
 def _draw_surface(axes: Axes, fun: Surface, optimum: ArrayLike, view: tuple[float, float, float, float]) -> None:
     left, right, bottom, top = view
     x0, x1 = np.meshgrid(np.linspace(left, right, GRID), np.linspace(bottom, top, GRID))
-    z = np.asarray(fun(np.stack([x0, x1], axis=-1)), dtype=np.float64)
+    wanted = f"fun must give every point its value: for points of shape {(*x0.shape, 2)} an array of shape {x0.shape}"
+    cure = "A function f of one point takes many as lambda x: np.apply_along_axis(f, -1, x)."
+    try:
+        z = np.asarray(fun(np.stack([x0, x1], axis=-1)), dtype=np.float64)
+    except Exception as error:
+        error.add_note(f"{wanted}. {cure}")
+        raise
+    if z.shape != x0.shape:
+        raise ValueError(f"{wanted}; it gave {z.shape}. {cure}")
     z = np.where(z <= 0, 1e-15, z)  # zero has no logarithm
     # matplotlib fills up to 1e250; and more than 61 lines would be a grey area.
     highest = min(240, max(2, int(np.ceil(np.log10(np.max(z[np.isfinite(z)], initial=1.0))))))
@@ -292,9 +311,13 @@ def _say(axes: Axes, words: str, at: ArrayLike, shift: tuple[int, int]) -> None:
     )
 
 
-def _view(paths: Sequence[Trajectory]) -> tuple[float, float, float, float]:
-    """Return the usual view, grown to hold every path."""
-    points = np.concatenate([path.points[_drawn(path)] for path in paths])
+def _view(paths: Sequence[Trajectory], optimum: ArrayLike) -> tuple[float, float, float, float]:
+    """Return the usual view, grown to hold every path and the optimum."""
+    best, low, high = np.asarray(optimum, dtype=np.float64), np.array(VIEW[::2]), np.array(VIEW[1::2])
+    groups = [path.points[_drawn(path)] for path in paths] or [(low + high)[np.newaxis] / 2]
+    if np.any((best < low) | (best > high)):
+        groups.append(best[np.newaxis])
+    points = np.concatenate(groups)
     (left, bottom), (right, top) = points.min(axis=0), points.max(axis=0)
     grow = 0.08 * max(right - left, top - bottom)
     return (
@@ -306,7 +329,7 @@ def _view(paths: Sequence[Trajectory]) -> tuple[float, float, float, float]:
 
 
 def _values(path: Trajectory, fun: Surface) -> Array:
-    return path.values if path.values is not None else np.asarray(fun(path.points), dtype=np.float64)
+    return path.values if path.values is not None else values_along(fun, path.points, "fun")
 
 
 def _sentence(path: Trajectory, fun: Surface) -> str:
@@ -326,6 +349,15 @@ def _place(point: ArrayLike) -> str:
 def _require_some(paths: Sequence[Trajectory]) -> None:
     if not 1 <= len(paths) <= len(LINE_COLOURS):
         raise ValueError(f"A picture shows 1 to {len(LINE_COLOURS)} paths; got {len(paths)}.")
+
+
+def _require_no_value_below_0(values: Array) -> None:
+    little = 1e-12 * np.max(np.abs(values[np.isfinite(values)]), initial=0.0)  # what rounding leaves of a zero
+    if np.any(values < -little):
+        raise ValueError(
+            f"A logarithmic scale needs values above the minimum, and the lowest is {np.nanmin(values):.3g}: "
+            "subtract the function's minimum from the values first."
+        )
 
 
 def _require_plane_paths(paths: Sequence[Trajectory]) -> None:

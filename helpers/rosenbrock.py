@@ -51,7 +51,8 @@ def value(x: ArrayLike, a: float = A, b: float = B) -> np.float64 | Array:
     """
     x0, x1 = _coordinates(x)
     with _floating_point_rules():
-        return (a - x0) ** 2 + b * (x1 - x0**2) ** 2
+        along, across = a - x0, x1 - x0 * x0
+        return along * along + b * (across * across)
 
 
 def gradient(x: ArrayLike, a: float = A, b: float = B) -> Array:
@@ -66,9 +67,11 @@ def gradient(x: ArrayLike, a: float = A, b: float = B) -> Array:
     """
     x0, x1 = _coordinates(x)
     with _floating_point_rules():
-        d0 = -2 * (a - x0) - 4 * b * x0 * (x1 - x0**2)
-        d1 = 2 * b * (x1 - x0**2)
-        return np.stack([d0, d1], axis=-1)
+        along, across = a - x0, x1 - x0 * x0
+        result = np.empty((*np.shape(x0), 2))
+        result[..., 0] = -2 * along - 4 * b * x0 * across
+        result[..., 1] = 2 * b * across
+        return result
 
 
 def hessian(x: ArrayLike, a: float = A, b: float = B) -> Array:
@@ -146,9 +149,11 @@ def _coordinates(x: ArrayLike, name: str = "x") -> tuple[Array, Array]:
         raise ValueError(
             f"{name} must have 2 coordinates in its last axis, like (2,) or (N, 2); got shape {points.shape}."
         )
-    with _floating_point_rules():
-        points = points.astype(np.float64)
-    return points[..., 0], points[..., 1]
+    if points.dtype != np.float64:
+        with _floating_point_rules():
+            points = points.astype(np.float64)
+    # [()] makes a number of a single point's coordinate: with numbers NumPy is five times as fast as with 0-d arrays.
+    return points[..., 0][()], points[..., 1][()]
 
 
 def _kind(x: object, points: NDArray[np.generic]) -> str:

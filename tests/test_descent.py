@@ -199,7 +199,7 @@ def test_a_path_that_diverges_is_kept_to_its_end():
 # --- the noiseless values
 
 
-def test_values_are_those_of_the_function_and_it_is_called_once():
+def test_values_are_those_of_the_function_and_it_is_called_once_and_for_the_last_point():
     calls = []
 
     def value(points):
@@ -207,7 +207,7 @@ def test_values_are_those_of_the_function_and_it_is_called_once():
         return rosenbrock.value(points)
 
     path = run(OPTIMISERS["Adam"], value=value)
-    assert calls == [(STEPS + 1, 2)]
+    assert calls == [(STEPS + 1, 2), (1, 2)]
     assert np.array_equal(path.values, rosenbrock.value(path.points))
 
 
@@ -221,6 +221,108 @@ def test_a_value_function_that_writes_into_its_argument_changes_no_point():
 
 def test_without_a_function_there_are_no_values():
     assert run(OPTIMISERS["Adam"]).values is None
+
+
+def of_one_point(x):
+    return (1 - x[0]) ** 2 + 5 * (x[1] - x[0] ** 2) ** 2
+
+
+NOT_VECTORISED = {
+    "by index": of_one_point,
+    "a sum": lambda x: np.sum(x**2),
+    "a product": lambda x: x @ x,
+    "a mean of all": lambda x: np.full(len(x), np.mean(x**2)),
+}
+
+
+@pytest.mark.parametrize("value", NOT_VECTORISED.values(), ids=NOT_VECTORISED)
+@pytest.mark.parametrize("steps", [1, 2, STEPS])
+def test_a_value_function_of_one_point_is_refused_with_the_cure(value, steps):
+    with pytest.raises(ValueError, match=r"many points along the first axis|matmul") as caught:
+        run(OPTIMISERS["Adam"], steps=steps, value=value)
+    assert "lambda points: np.array([f(x) for x in points])" in str(
+        [caught.value, *getattr(caught.value, "__notes__", [])]
+    )
+
+
+def test_the_cure_for_a_value_function_of_one_point_works():
+    path = run(OPTIMISERS["Adam"], value=lambda points: np.array([of_one_point(x) for x in points]))
+    assert path.values == pytest.approx(rosenbrock.value(path.points))
+
+
+def test_what_the_value_function_raises_comes_through_with_a_note():
+    error = OwnError("as it was")
+
+    def value(points):
+        raise error
+
+    with pytest.raises(OwnError) as caught:
+        run(OPTIMISERS["Adam"], value=value)
+    assert caught.value is error
+    assert "of shape (7, 2)" in error.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    "value", [lambda p: np.float32(np.tanh(p[:, 0])), lambda p: np.full(len(p), np.nan), rosenbrock.value]
+)
+def test_a_value_function_that_is_right_is_not_refused(value):
+    path = run(lambda x: torch.optim.SGD([x], lr=10.0), steps=10, value=value)
+    assert path.values.shape == (11,)
+
+
+# --- after each step
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["closure", "gradient"])
+def test_after_every_step_comes_the_number_of_steps_and_a_copy_of_the_point(way):
+    seen = []
+
+    def after_step(taken, x):
+        seen.append((taken, x.tolist()))
+        x[:] = 9.0
+
+    path = both_ways(OPTIMISERS["SGD"](parameter()), 3, after_step=after_step)[way]()
+    assert seen == list(enumerate(path.points.tolist()))[1:]
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["closure", "gradient"])
+@pytest.mark.parametrize("true", [True, np.True_])
+def test_true_after_a_step_ends_the_run(way, true):
+    path = both_ways(OPTIMISERS["SGD"](parameter()), 9, after_step=lambda taken, x: true if taken == 3 else None)[way]()
+    assert (path.steps, path.losses.shape) == (3, (3,))
+
+
+def test_false_after_a_step_goes_on():
+    assert run(OPTIMISERS["SGD"], after_step=lambda taken, x: False).steps == STEPS
+
+
+def test_what_is_written_into_the_parameter_after_a_step_is_in_the_path():
+    x = parameter()
+    optimizer = OPTIMISERS["SGD"](x)
+
+    def after_step(taken, point):
+        with torch.no_grad():
+            x.clamp_(max=0.05)
+
+    path = descend(optimizer, closure_of(optimizer, x), 2, after_step=after_step)
+    assert path.points[1:].max() == 0.05
+    assert path.end.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(1, "int"), (torch.tensor(True), "Tensor"), ("no", "str")])
+def test_another_answer_after_a_step_is_refused(answer, kind):
+    with pytest.raises(TypeError, match=rf"after_step must return True .*; got {kind}\."):
+        run(OPTIMISERS["SGD"], after_step=lambda taken, x: answer)
+
+
+def test_an_after_step_that_is_no_function_is_refused():
+    with pytest.raises(TypeError, match=r"after_step must be a function .* got int\."):
+        run(OPTIMISERS["SGD"], after_step=3)
+
+
+def test_a_written_gradient_for_an_optimiser_that_needs_a_closure_is_refused():
+    with pytest.raises(ValueError, match=r"LBFGS calls a closure in its step, .* use descend"):
+        descend_with_gradient(OPTIMISERS["LBFGS"](parameter()), gradient, 1)
 
 
 # --- side effects
@@ -273,10 +375,10 @@ def test_a_closure_that_cannot_be_called_is_named_with_the_cure(closure, kind):
         descend(OPTIMISERS["Adam"](parameter()), closure, 1)
 
 
-def both_ways(optimizer, steps):
+def both_ways(optimizer, steps, **options):
     return [
-        lambda: descend(optimizer, lambda: None, steps),
-        lambda: descend_with_gradient(optimizer, gradient, steps),
+        lambda: descend(optimizer, lambda: None, steps, **options),
+        lambda: descend_with_gradient(optimizer, gradient, steps, **options),
     ]
 
 
@@ -309,6 +411,51 @@ def test_a_gradient_that_is_not_real_is_refused(given):
         descend_with_gradient(OPTIMISERS["SGD"](parameter()), lambda x: given, 1)
 
 
+@pytest.mark.parametrize("given", [np.arange(4.0)[::-2], np.array([3, 1], np.longdouble), np.array([3.0, 1.0], ">f8")])
+def test_a_gradient_of_any_strides_and_real_dtype_is_taken(given):
+    x = parameter()
+    descend_with_gradient(OPTIMISERS["SGD"](x), lambda x: given, 1)
+    assert x.grad.tolist() == [3.0, 1.0]
+
+
+def test_a_masked_gradient_is_refused():
+    with pytest.raises(TypeError, match="masked array"):
+        descend_with_gradient(OPTIMISERS["SGD"](parameter()), lambda x: np.ma.masked_less(x, 0), 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "entry"), [(torch.float16, 1e5), (torch.float32, 1e39), (torch.float64, np.longdouble("1e400"))]
+)
+def test_a_finite_gradient_that_the_parameter_cannot_hold_is_refused(dtype, entry):
+    x = parameter(dtype=dtype)
+    if not np.isfinite(entry):
+        pytest.skip("this machine's longdouble is a double")
+    with pytest.raises(ValueError, match=f"a finite entry that {dtype} cannot hold"):
+        descend_with_gradient(OPTIMISERS["SGD"](x), lambda x: np.array([entry, 0]), 1)
+    assert x.grad is None
+
+
+def test_a_gradient_that_is_infinite_itself_is_taken():
+    x = parameter()
+    descend_with_gradient(OPTIMISERS["SGD"](x), lambda x: np.array([np.inf, 1.0]), 1)
+    assert x.grad.tolist() == [np.inf, 1.0]
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["closure", "gradient"])
+@pytest.mark.parametrize("dtype", [torch.complex128, torch.int64])
+def test_a_parameter_that_is_not_real_floating_point_is_refused(way, dtype):
+    optimizer = torch.optim.SGD([torch.ones(2, dtype=dtype)], lr=0.1)
+    with pytest.raises(TypeError, match=f"real floating-point numbers; got {dtype}"):
+        both_ways(optimizer, 1)[way]()
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["closure", "gradient"])
+def test_a_parameter_without_numbers_is_refused(way):
+    optimizer = torch.optim.SGD([torch.ones(2, device="meta")], lr=0.1)
+    with pytest.raises(ValueError, match="on the meta device and holds no numbers"):
+        both_ways(optimizer, 1)[way]()
+
+
 class OwnError(Exception):
     pass
 
@@ -337,6 +484,21 @@ def test_what_the_gradient_raises_comes_through_unchanged():
 
 
 # --- Trajectory
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"losses": np.ones(3)}, r"3 points go with 2 losses along the first axis; got shape \(3,\)"),
+        ({"losses": 1.0}, r"2 losses .* got shape \(\)"),
+        ({"values": np.ones(2)}, r"3 points go with 3 values along the first axis; got shape \(2,\)"),
+        ({"points": 1.0}, r"points must hold the start .* got shape \(\)"),
+        ({"points": np.empty((0, 2))}, r"points must hold the start .* got shape \(0, 2\)"),
+    ],
+)
+def test_arrays_that_do_not_go_together_are_refused(fields, words):
+    with pytest.raises(ValueError, match=words):
+        a_path(**fields)
 
 
 @pytest.mark.parametrize("field", ["points", "losses", "values", "label", "steps", "new"])

@@ -192,6 +192,43 @@ def test_a_sentence_chains_only_what_is_a_chain(leaves):
     assert forked.endswith("down to x (leaf) and y (leaf).")
 
 
+def test_a_leaf_that_is_the_result_itself_is_not_said_to_be_missing(leaves):
+    x, y = leaves
+    picture = diagrams.graph(x, x=x, y=y, title="T")
+    assert picture.summary == "T: x is the result itself, a leaf without grad_fn; y is not in the graph."
+    assert "result = x\\na leaf, no grad_fn" in dict(boxes(picture))
+    assert "x and z are the result itself" in diagrams.graph(x, x=x, z=x, title="T").summary
+
+
+def test_only_the_outputs_that_the_graph_uses_are_named(leaves):
+    x, _ = leaves
+    a, b = (x * 1).unbind()
+    assert diagrams.graph(a * 2, b=b, title="T").summary.endswith("; b is not in the graph.")
+    assert "→ a (UnbindBackward0) →" in diagrams.graph(a * 2, a=a, title="T").summary
+    assert "→ b (UnbindBackward0) →" in diagrams.graph(b, b=b, title="T").summary
+    assert "a and b (UnbindBackward0)" in str(boxes(diagrams.graph(a * b, a=a, b=b, title="T")))
+
+
+def chain(x, length):
+    for _ in range(length):
+        x = x + x
+    return x
+
+
+def test_the_largest_graph_that_is_drawn_and_the_first_that_is_not(leaves):
+    x, _ = leaves
+    picture = diagrams.graph(chain(x, diagrams.MOST_NODES - 1), x=x, title="T")
+    assert len(boxes(picture)) == diagrams.MOST_NODES + 1
+    with pytest.raises(ValueError, match=f"more than {diagrams.MOST_NODES} nodes.*Draw a smaller piece"):
+        diagrams.graph(chain(x, diagrams.MOST_NODES), x=x, title="T")
+
+
+def test_a_huge_graph_is_refused_at_once(leaves):
+    x, _ = leaves
+    with pytest.raises(ValueError, match="more than"):
+        diagrams.graph(chain(x, 20_000), title="T")
+
+
 def test_looking_at_a_graph_leaves_it_usable(leaves):
     x, y = leaves
     result = (x * y).sum()

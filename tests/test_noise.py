@@ -276,7 +276,106 @@ def test_the_global_random_state_is_not_changed(draws, factor):
     assert np.array_equal(np.random.random(3), expected)  # noqa: NPY002
 
 
+def test_a_seed_sequence_is_a_seed():
+    assert some_numbers("independent", np.random.SeedSequence(7)) == some_numbers("independent", 7)
+
+
+@every_kind
+def test_spawned_pairs_draw_their_own_and_the_same_each_time(draws):
+    def factors(seed):
+        noisy = pair(draws, seed)
+        noisy.value(X)
+        return [float(value_factor(one)) for one in [*noisy.spawn(2), *noisy.spawn(2)]]
+
+    assert len(set(factors(7))) == 4
+    assert factors(7) == factors(7)
+
+
+def test_spawning_leaves_the_draws_of_the_pair_and_its_kept_draw():
+    one, other = pair("step", 7), pair("step", 7)
+    kept = one.value(X)
+    (child,) = one.spawn(1)
+    child.advance()
+    assert one.value(X) == kept == other.value(X)
+    one.advance()
+    other.advance()
+    assert one.value(X) == other.value(X)
+
+
+def test_spawned_pairs_draw_the_same_in_a_worker(workers):
+    sent = [workers.submit(one.value, X).result() for one in pair(seed=7).spawn(2)]
+    assert sent == [one.value(X) for one in pair(seed=7).spawn(2)]
+
+
 # --- mistakes
+
+
+def value_of_one_point(x):
+    return (1 - x[0]) ** 2 + 5 * (x[1] - x[0] ** 2) ** 2
+
+
+def gradient_of_one_point(x):
+    d1 = 10 * (x[1] - x[0] ** 2)
+    return np.array([-2 * (1 - x[0]) - 2 * x[0] * d1, d1])
+
+
+@every_kind
+@pytest.mark.parametrize("shape", [(2, 2), (3, 2), (4, 3, 2), (2, 2, 2)])
+def test_functions_of_one_point_are_refused_on_a_batch_with_the_cure(draws, shape):
+    x = np.random.default_rng(0).normal(size=shape)
+    noisy = NoisyPair(value_of_one_point, gradient_of_one_point, UniformFactor(), 0, draws)
+    with pytest.raises(ValueError, match=r"^(For x|value gives).*np\.apply_along_axis\(f, -1, x\)"):
+        noisy.value(x)
+    noisy = NoisyPair(rosenbrock.value, gradient_of_one_point, UniformFactor(), 0, draws)
+    noisy.value(x)
+    with pytest.raises(ValueError, match=r"^(For x|gradient gives).*np\.apply_along_axis\(f, -1, x\)"):
+        noisy.gradient(x)
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 2), (4, 3, 2)])
+def test_the_cure_for_functions_of_one_point_works(shape):
+    x = np.random.default_rng(0).normal(size=shape)
+    functions = (lambda x, f=f: np.apply_along_axis(f, -1, x) for f in (value_of_one_point, gradient_of_one_point))
+    noisy = NoisyPair(*functions, UniformFactor(0.0), 0)
+    assert noisy.value(x) == pytest.approx(rosenbrock.value(x))
+    assert noisy.gradient(x) == pytest.approx(rosenbrock.gradient(x))
+
+
+def test_only_the_first_batch_is_looked_at_and_no_single_point():
+    calls = []
+
+    def value(x):
+        calls.append(x.shape)
+        return rosenbrock.value(x)
+
+    noisy = NoisyPair(value, rosenbrock.gradient, UniformFactor(), 0)
+    for x in (X, BATCH[0, :1], BATCH, BATCH):
+        noisy.value(x)
+    assert calls == [(2,), (1, 2), (3, 4, 2), (1, 1, 2), (3, 4, 2)]
+
+
+@pytest.mark.parametrize("wrong", [lambda x: x, lambda x: x.sum(), lambda x: rosenbrock.gradient(x)[..., :1]])
+def test_a_gradient_of_another_shape_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"For x of shape \(2,\), gradient must give shape \(2,\); it gave"):
+        NoisyPair(rosenbrock.value, lambda x: np.asarray(wrong(x))[None], UniformFactor(), 0).gradient(X)
+
+
+def test_a_single_number_is_no_point():
+    noisy = NoisyPair(lambda x: x**2, lambda x: 2 * x, UniformFactor(), 0)
+    with pytest.raises(ValueError, match=r"shape \(\.\.\., d\); got the number 3"):
+        noisy.gradient(3.0)
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (0.5, r"a draw method, as UniformFactor\(0\.5\) has; got float"),
+        (UniformFactor, r"not a class: UniformFactor\(\.\.\.\)"),
+    ],
+)
+def test_what_is_no_factor_is_refused_at_once(factor, words):
+    with pytest.raises(TypeError, match=words):
+        pair(factor=factor)
 
 
 @pytest.mark.parametrize("draws", ["shared", "Independent", None, 3])
@@ -289,7 +388,10 @@ def test_an_unknown_kind_of_draws_is_refused_with_the_three_names(draws):
     ("seed", "kind"), [(None, "NoneType"), (1.5, "float"), (True, "bool"), ("7", "str"), (np.random, "module")]
 )
 def test_what_is_no_seed_is_named(seed, kind):
-    with pytest.raises(TypeError, match=rf"seed must be an int or a numpy\.random\.Generator; got {kind}"):
+    with pytest.raises(
+        TypeError,
+        match=rf"seed must be an int, a numpy\.random\.SeedSequence or a numpy\.random\.Generator; got {kind}",
+    ):
         pair(seed=seed)
 
 

@@ -223,7 +223,15 @@ def test_a_notebook_gets_the_bytes_the_description_the_alt_text_and_the_sentence
     monkeypatch.setattr("IPython.display.display", lambda data, **options: shown.append((data, options)))
     base._ipython_display_()
     data = {"image/png": base.png(), "text/plain": base.describe()}
-    assert shown == [(data, {"metadata": {"image/png": {"alt": base.summary}}, "raw": True})]
+    assert shown == [
+        (
+            data,
+            {
+                "metadata": {"image/png": {"alt": base.summary, "software": f"matplotlib {mpl.__version__}"}},
+                "raw": True,
+            },
+        )
+    ]
     assert capsys.readouterr() == (f"{base.summary}\n", "")
 
 

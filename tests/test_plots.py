@@ -288,6 +288,75 @@ def test_the_band_counts_its_runs():
     )
 
 
+def bowl(x):
+    return np.sum((x - 4.0) ** 2, axis=-1)
+
+
+def test_only_rosenbrock_is_called_a_curved_valley():
+    assert plots.surface().summary == "The Rosenbrock function: a curved valley, with its lowest point at (1, 1)."
+    picture = plots.surface(bowl, optimum=(4, 4))
+    assert picture.summary == "The function f: contours of f, lowest point at (4, 4)."
+    assert "Rosenbrock" not in picture.describe()
+
+
+@pytest.mark.parametrize("best", [(4, 4), (-3, 0), (0, -9), (0.5, 5)])
+@pytest.mark.parametrize("paths", [(), (ONE,)], ids=["surface", "path"])
+def test_the_view_grows_to_hold_the_optimum(best, paths):
+    draw = plots.trajectories if paths else plots.surface
+    axes = draw(*paths, fun=bowl, optimum=best).figure.axes[0]
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    assert left < min(best[0], -0.69)
+    assert right > max(best[0], 1.69)
+    assert bottom < min(best[1], -0.59)
+    assert top > max(best[1], 1.89)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: plots.convergence(path(values=[1.0, 0.1, -0.5])),
+        lambda: plots.convergence(ONE, fun=lambda x: bowl(x) - 100),
+        lambda: plots.band(RUNS - 5.0),
+    ],
+)
+def test_values_below_0_are_refused_on_a_logarithmic_scale(draw):
+    with pytest.raises(ValueError, match=r"A logarithmic scale needs values above the minimum.*subtract"):
+        draw()
+
+
+def test_what_rounding_leaves_of_a_zero_is_no_value_below_0():
+    assert plots.convergence(path(values=[1.0, 0.1, -1e-17])).png()
+
+
+def of_one_point(x):
+    return (1 - x[0]) ** 2 + 5 * (x[1] - x[0] ** 2) ** 2
+
+
+@pytest.mark.parametrize("fun", [of_one_point, lambda x: np.sum(x**2)])
+def test_a_function_of_one_point_is_refused_with_the_cure(fun):
+    for draw in (plots.surface, lambda fun: plots.trajectories(ONE, fun=fun)):
+        with pytest.raises(ValueError, match=r"an array of shape \(33, 33\); it gave .*np\.apply_along_axis"):
+            draw(fun)
+    short = path((0.1, 0.1), (0.9, 0.8))
+    with pytest.raises(ValueError, match="fun must take many points along the first axis"):
+        plots.convergence(short, fun=fun)
+
+
+def test_what_a_function_raises_on_the_grid_comes_through_with_the_cure():
+    def unpacks(x):
+        x0, x1 = x
+        return x0 + x1
+
+    with pytest.raises(ValueError, match="too many values to unpack") as caught:
+        plots.surface(unpacks)
+    assert "np.apply_along_axis(f, -1, x)" in caught.value.__notes__[0]
+
+
+def test_the_cure_for_a_function_of_one_point_works():
+    fixed = plots.trajectories(ONE, fun=lambda x: np.apply_along_axis(of_one_point, -1, x))
+    assert fixed.summary == plots.trajectories(ONE).summary
+
+
 # --- not finite
 
 

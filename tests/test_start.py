@@ -4,6 +4,8 @@ Nothing here downloads anything. The whole way, from a fresh clone to an open Ju
 """
 
 import errno
+import io
+import json
 import os
 import re
 import shutil
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tools import building, here, lab, launcher, lock
-from tools.environment import Environment, read_stamp, reason_to_build, write_stamp
+from tools.environment import UNFINISHED, Environment, base_python, read_stamp, reason_to_build, write_stamp
 from tools.mishaps import DISK_FULL, NO_NETWORK, NOT_WRITABLE, Mishap, explain_log, explain_os_error
 from tools.progress import Progress
 from tools.project import ROOT, Requirement, fingerprint, parse_requirement, read_project, requirements
@@ -84,6 +86,7 @@ def finished(environment: Environment, **changes):
             "finished": True,
             "fingerprint": fingerprint(environment.root),
             "folder": str(environment.folder),
+            "python": base_python(environment),
             "extras": ["test"],
         }
         | changes,
@@ -145,6 +148,8 @@ def test_help_is_short_and_has_one_line_for_each_verb(capsys):
     [
         (["tset"], "start.py does not know 'tset'"),
         (["--prot", "9"], "start.py does not know '--prot'"),
+        (["--port", "abc"], "--port cannot be used like that: invalid int value: 'abc'. python3 start.py"),
+        (["--port"], "--port cannot be used like that: expected one argument. python3 start.py"),
         (["run"], "'run' cannot be used like that"),
         (["build", "now"], "'build' cannot be used like that"),
         (["run", "no_such_lesson"], "There is no lesson 'no_such_lesson'"),
@@ -153,6 +158,12 @@ def test_help_is_short_and_has_one_line_for_each_verb(capsys):
 def test_wrong_command_line_is_one_sentence(arguments, sentence, capsys):
     assert launcher.main(arguments) == 1
     assert capsys.readouterr().err.startswith(sentence)
+
+
+def test_window_of_idle_will_do(monkeypatch):
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.StringIO())
+    assert launcher.main(["--help"]) == 0
 
 
 def test_arguments_after_test_go_to_pytest_in_order():
@@ -213,6 +224,41 @@ def test_why_it_is_built_at_all(course):
     assert "gone" in reason_to_build(environment, frozenset())
     environment.stamp.write_text("{half")
     assert "did not come to its end" in reason_to_build(environment, frozenset())
+
+
+@pytest.mark.parametrize("content", ["null", "[]", '{"finished": true}', '"x"'])
+def test_stamp_of_another_kind_counts_as_unfinished(course, content):
+    environment = Environment(course)
+    finished(environment)
+    environment.stamp.write_text(content)
+    assert read_stamp(environment) == UNFINISHED
+    assert "did not come to its end" in reason_to_build(environment, frozenset())
+
+
+@posix
+def test_python_that_was_replaced_is_noticed_and_a_patch_release_is_not(course, tmp_path):
+    environment = Environment(course)
+    pythons = [tmp_path / "3.11.7/python3.11", tmp_path / "3.11.9/python3.11", tmp_path / "3.12.1/python3.12"]
+    for python in pythons:
+        python.parent.mkdir()
+        python.touch()
+    link = tmp_path / "python3"
+    link.symlink_to(pythons[0])
+    finished(environment)
+    environment.python.unlink()
+    environment.python.symlink_to(link)
+    settings = environment.folder / "pyvenv.cfg"
+    settings.write_text("home = /x\nversion = 3.11.7\n")
+    write_stamp(environment, read_stamp(environment) | {"python": base_python(environment)})
+    for python, reason in zip(pythons, (None, None, "its Python was replaced"), strict=True):
+        link.unlink()
+        link.symlink_to(python)
+        assert reason_to_build(environment, frozenset()) == reason
+    link.unlink()
+    link.symlink_to(pythons[0])
+    # As `python3.12 -m venv .venv` leaves it on Windows, where the file of .venv's Python is always called the same.
+    settings.write_text("home = /x\nversion = 3.12.1\n")
+    assert reason_to_build(environment, frozenset()) == "its Python was replaced"
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "settings/default_setting_overrides.json"])
@@ -405,6 +451,29 @@ def test_here_names_what_is_missing_and_the_command(monkeypatch):
         here.check(frozenset({"test"}))
 
 
+@pytest.mark.parametrize(
+    ("origin", "complaint"),
+    [
+        ({"url": ROOT.as_uri(), "dir_info": {"editable": True}}, None),
+        ({"url": ROOT.as_uri(), "dir_info": {}}, "it has a copy"),
+        ({"url": "file:///elsewhere", "dir_info": {"editable": True}}, "the one from another"),
+        (None, "it has a copy"),
+    ],
+)
+def test_here_wants_the_course_itself_and_no_copy(origin, complaint, monkeypatch):
+    class Distribution:
+        def read_text(self, name):
+            return origin and json.dumps(origin)
+
+    monkeypatch.setattr(here, "requirements", lambda extras: [])
+    monkeypatch.setattr(here.importlib.metadata, "distribution", lambda name: Distribution())
+    if complaint is None:
+        here.check(frozenset())
+        return
+    with pytest.raises(Mishap, match=rf"{complaint}.* -m pip install -e"):
+        here.check(frozenset())
+
+
 # JupyterLab and progress
 
 
@@ -412,8 +481,45 @@ def test_jupyterlab_stays_on_this_machine_and_keeps_its_token():
     command = lab.lab_command(Path("python"), 8888, browser=False)
     assert "--ServerApp.ip=127.0.0.1" in command
     assert "--no-browser" in command
-    assert not [part for part in command if "token" in part or "password" in part]
+    assert not [part for part in command if re.search(r"token=\w|password=", part)]
     assert ("--allow-root" in command) == (hasattr(os, "geteuid") and os.geteuid() == 0)
+
+
+class Running:
+    """A server that runs and is never done."""
+
+    def poll(self):
+        return None
+
+
+def test_server_that_never_answers_is_given_up(monkeypatch):
+    tries = []
+    monkeypatch.setattr(lab, "PATIENCE", 0.25)
+    # As a server does whose own settings put it elsewhere.
+    monkeypatch.setattr(lab.http.client.HTTPConnection, "request", lambda *_: tries.append(_))
+    answer = type("Answer", (), {"status": 404})()
+    monkeypatch.setattr(lab.http.client.HTTPConnection, "getresponse", lambda _: answer)
+    with pytest.raises(Mishap, match=r"^JupyterLab has not answered for 0 s and was stopped"):
+        lab.wait_until_it_answers(Running(), 9)
+    assert 2 <= len(tries) <= 5
+
+
+def test_printed_address_is_right_whatever_the_users_own_settings_say(tmp_path):
+    (tmp_path / "jupyter_server_config.py").write_text(
+        "c.ServerApp.base_url = '/x/'; c.ServerApp.sock = '/x'\n"
+        "c.ServerApp.certfile = c.ServerApp.keyfile = c.ServerApp.client_ca = '/x.pem'\n"
+        "c.ServerApp.ssl_options = {'certfile': '/x.pem'}\n"
+        "c.IdentityProvider.token = c.PasswordIdentityProvider.token = 'theirs'\n"
+        "c.PasswordIdentityProvider.hashed_password = 'argon2:x'\n"
+    )
+    # JupyterLab prepares everything, and in place of the service it tells what it would have done.
+    told = "print(app.connection_url, repr(app.sock), app.ssl_options, app.identity_provider.token)"
+    watch = f"from jupyter_server.serverapp import ServerApp; ServerApp.start = lambda app: {told}; "
+    command = lab.lab_command(Path(sys.executable), 9, browser=False)
+    command[2] = lab.START_LAB.replace("sys.exit(", watch + "sys.exit(")
+    variables = os.environ | {"JUPYTER_CONFIG_DIR": str(tmp_path), "JUPYTER_TOKEN": "ours"}
+    answer = subprocess.run(command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8", timeout=60)
+    assert answer.stdout.split() == ["http://127.0.0.1:9/", "''", "None", "ours"]
 
 
 @pytest.mark.parametrize(("screen", "expected"), [("", False), (":0", True)])

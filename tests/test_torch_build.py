@@ -80,6 +80,19 @@ def test_cuda_is_never_downloaded_without_a_yes(monkeypatch):
         torch_build.accept_cuda(build._replace(size=None))
 
 
+@pytest.mark.parametrize("answer", ["", "n", EOFError])
+def test_ctrl_d_is_a_no(answer, monkeypatch):
+    def reply(question):
+        if answer is EOFError:
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", reply)
+    with pytest.raises(Mishap, match="Nothing was downloaded"):
+        torch_build.accept_cuda(torch_build.Build("torch==2.14.1", (), is_cuda=True))
+
+
 def test_download_size_adds_up_files(tmp_path):
     (tmp_path / "a b").write_bytes(b"12345")
     url = (tmp_path / "a b").as_uri()

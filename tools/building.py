@@ -16,6 +16,7 @@ from tools import torch_build
 from tools.environment import (
     UNFINISHED,
     Environment,
+    base_python,
     child_variables,
     python_version,
     read_stamp,
@@ -106,6 +107,7 @@ class Builder:
                 "finished": True,
                 "fingerprint": fingerprint(environment.root),
                 "folder": str(environment.folder),
+                "python": base_python(environment),
                 "extras": sorted(extras),
             },
         )

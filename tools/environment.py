@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from tools.project import ROOT, fingerprint
 
 UNFINISHED = {"finished": False}
+STAMP = {"finished": bool, "fingerprint": str, "folder": str, "python": str, "extras": list}
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,36 @@ def reason_to_renew(environment: Environment, stamp: dict[str, Any]) -> str | No
         return "the folder was moved or copied"
     if not environment.python.exists():
         return "its Python is gone"
+    if stamp["python"] != base_python(environment):
+        return "its Python was replaced"
     return None
+
+
+def base_python(environment: Environment) -> str:
+    """Return which Python .venv stands on, as names alone tell it: ``3.11 python3.11``, whatever the patch release.
+
+    The packages stay where the first of the two looked for them; where the second one looks is decided by a link,
+    which an upgrade of the system can turn to another Python. One whose file is called ``python`` counts by its path.
+    """
+    try:
+        settings = (environment.folder / "pyvenv.cfg").read_text("utf-8", "replace")
+    except FileNotFoundError:
+        settings = ""
+    made_by = re.search(r"^version(?:_info)? *= *(\d+\.\d+)", settings, re.MULTILINE)
+    file = Path(os.path.realpath(environment.python))
+    return f"{made_by[1] if made_by else '?'} {file.name if re.search(r'[0-9][.][0-9]', file.name) else file}"
 
 
 def read_stamp(environment: Environment) -> dict[str, Any] | None:
     """Return what the last build left, None where start.py never built."""
     try:
-        return UNFINISHED | json.loads(environment.stamp.read_text("utf-8"))
+        stamp = json.loads(environment.stamp.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:
         return UNFINISHED
+    whole = isinstance(stamp, dict) and all(isinstance(stamp.get(key), kind) for key, kind in STAMP.items())
+    return stamp if whole else UNFINISHED
 
 
 def write_stamp(environment: Environment, content: dict[str, Any]) -> None:

@@ -35,9 +35,12 @@ def missing(needed: Iterable[Requirement]) -> Iterable[str]:
             yield f"{requirement} (it has {version})"
     course = read_project()["name"]
     try:
-        origin = importlib.metadata.distribution(course).read_text("direct_url.json") or "{}"
+        text = importlib.metadata.distribution(course).read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         yield f"{course} (the course itself)"
         return
-    if json.loads(origin).get("url", ROOT.as_uri()) != ROOT.as_uri():
+    origin = json.loads(text or "{}")
+    if origin.get("url", ROOT.as_uri()) != ROOT.as_uri():
         yield f"{course} from this folder (it has the one from another)"
+    elif not origin.get("dir_info", {}).get("editable"):
+        yield f"{course} from this folder (it has a copy, which would not follow the files here)"

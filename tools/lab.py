@@ -9,6 +9,7 @@ import sys
 import time
 import webbrowser
 from pathlib import Path
+from urllib.parse import quote
 
 from tools.mishaps import Mishap
 from tools.project import ROOT
@@ -16,7 +17,17 @@ from tools.project import ROOT
 HOST = "127.0.0.1"
 FIRST_PORT = 8888
 PORTS_TRIED = 100
+PATIENCE = 60.0  # seconds until JupyterLab has to answer
 FIRST_PAGE = "/lab/tree/notebooks/00_start_here.ipynb"
+# What `python -m jupyterlab` does, and two things more. A token in a user's own settings would win over JUPYTER_TOKEN,
+# so ours becomes an argument, but only here: a command line can be read by every user of the machine.
+# And jsonschema does without an optional package that takes 3 s to import and checks a format ("iri") unused here.
+START_LAB = (
+    "import os, sys; sys.modules['rfc3987_syntax'] = None; from jupyterlab.labapp import main; "
+    "sys.exit(main([*sys.argv[1:], '--PasswordIdentityProvider.token=' + os.environ['JUPYTER_TOKEN']]))"
+)
+# The printed address has to be right whatever a user's own Jupyter settings say.
+PLAIN_ADDRESS = {"base_url": "/", "certfile": "", "keyfile": "", "client_ca": "", "ssl_options": "{}", "sock": ""}
 
 
 def open_course(python: Path, variables: dict[str, str], *, port: int | None = None, browser: bool = True) -> int:
@@ -35,7 +46,6 @@ def open_course(python: Path, variables: dict[str, str], *, port: int | None = N
     """
     port = choose_port(port)
     browser = browser and has_browser()
-    # Handed over in the environment, since a command line can be read by every user of the machine.
     token = variables.get("JUPYTER_TOKEN") or secrets.token_hex(24)
     began = time.monotonic()
     command = lab_command(python, port, browser=browser)
@@ -44,7 +54,7 @@ def open_course(python: Path, variables: dict[str, str], *, port: int | None = N
         wait_until_it_answers(server, port)
         print(f"JupyterLab is ready after {time.monotonic() - began:.1f} s. Ctrl-C in this window stops it.")
         print("If no page opens by itself, open this address:" if browser else "Open this address in a browser:")
-        print(f"    http://{HOST}:{port}{FIRST_PAGE}?token={token}", flush=True)
+        print(f"    http://{HOST}:{port}{FIRST_PAGE}?token={quote(token, safe='')}", flush=True)
         return server.wait()
     except KeyboardInterrupt:
         print("\nStopping JupyterLab.", flush=True)
@@ -57,8 +67,8 @@ def lab_command(python: Path, port: int, *, browser: bool) -> list[str]:
     """Return the command that starts JupyterLab on the first lesson."""
     command = [
         str(python),
-        "-m",
-        "jupyterlab",
+        "-c",
+        START_LAB,
         f"--ServerApp.ip={HOST}",
         f"--ServerApp.port={port}",
         "--ServerApp.port_retries=0",
@@ -66,6 +76,7 @@ def lab_command(python: Path, port: int, *, browser: bool) -> list[str]:
         f"--LabApp.default_url={FIRST_PAGE}",
         "--ServerApp.answer_yes=True",
         "--Application.log_level=WARN",
+        *(f"--ServerApp.{name}={value}" for name, value in PLAIN_ADDRESS.items()),
     ]
     if not browser:
         command.append("--no-browser")
@@ -75,18 +86,30 @@ def lab_command(python: Path, port: int, *, browser: bool) -> list[str]:
 
 
 def wait_until_it_answers(server: subprocess.Popen[bytes], port: int) -> None:
-    """Return once JupyterLab answers, and stop where it ends before that."""
+    """Return once JupyterLab answers, and stop where it ends before that or takes too long."""
+    began = time.monotonic()
     while server.poll() is None:
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
-        try:
-            connection.request("GET", "/api")
-            if connection.getresponse().status == http.client.OK:
-                return
-        except (OSError, http.client.HTTPException):
-            time.sleep(0.1)
-        finally:
-            connection.close()
+        if answers(port):
+            return
+        if time.monotonic() - began > PATIENCE:
+            raise Mishap(
+                f"JupyterLab has not answered for {PATIENCE:.0f} s and was stopped:"
+                " run it again, and look at your own Jupyter settings in ~/.jupyter if that does not help."
+            )
+        time.sleep(0.1)
     raise Mishap("JupyterLab ended before it answered. Its own words stand above.")
+
+
+def answers(port: int) -> bool:
+    """Ask JupyterLab once whether it is there."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/api")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:

@@ -41,8 +41,9 @@ options:
 def main(arguments: Sequence[str]) -> int:
     """Do what the command line asks for and return the exit status; tell a failure in a sentence."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that lacks a letter shows a question mark and no traceback.
-        stream.reconfigure(errors="replace")
+        # A terminal that lacks a letter shows a question mark and no traceback; IDLE's window lacks none.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     signal.signal(signal.SIGTERM, interrupt)
     try:
         return perform(arguments)
@@ -89,12 +90,16 @@ def perform(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, str, list[str]]:
     """Split the command line into start.py's own options, the verb, and what is meant for the verb."""
-    parser = argparse.ArgumentParser(usage=USAGE, add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(usage=USAGE, add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--no-browser", action="store_true")
     parser.add_argument("--port", type=int)
     parser.add_argument("--here", action="store_true")
     parser.add_argument("--yes", action="store_true")
-    options, further = parser.parse_known_args(arguments)
+    try:
+        options, further = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        name, why = error.argument_name, error.message
+        raise Mishap(f"{name} cannot be used like that: {why}. python3 start.py --help shows how.") from None
     verb = further.pop(0) if further else "open"
     if verb in ("help", "-h", "--help"):
         return options, "help", []

@@ -139,6 +139,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; say which lessons would change")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # The helpers that lie beside the lessons, whatever other copy of the course may be installed.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     changed = []
     for path in _chosen(options.names):
         before = path.read_text(encoding="utf-8")

@@ -134,5 +134,10 @@ def accept_cuda(build: Build) -> None:
     if not sys.stdin.isatty():
         raise Mishap(f"{news} Run it again with --yes to accept that.")
     print(news, "Nothing in the course needs CUDA.")
-    if input("Download it? [y/N] ").strip().lower() not in ("y", "yes"):
+    try:
+        answer = input("Download it? [y/N] ")
+    except EOFError:
+        print()
+        answer = "no"
+    if answer.strip().lower() not in ("y", "yes"):
         raise Mishap("Nothing was downloaded. A CPU build of torch needs PyTorch's own package index.")
