@@ -127,7 +127,7 @@ EXERCISES = {
     "5.3": Exercise(
         title="what step returns",
         judge=_printed,
-        hint="Section 1 prints it: is the returned loss from before or after the move?",
+        hint="Section 1 shows whether the returned loss is from before or after the move; Rosenbrock has no noise.",
         solution="printed = 0.8505",
         why="The closure runs first and Adam moves afterwards: the loss is that of the starting point.",
         wrong={
