@@ -14,6 +14,7 @@ Figures are made without pyplot: no global state, nothing to close, safe beside 
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ STYLE: dict[str, Any] = {
 }
 
 
+LINE = 100  # characters of a line under a picture: it must not break within a word
 WHOLE_FIGURE = {"savefig.bbox": None, "savefig.dpi": "figure", "savefig.transparent": False}
 """Settings under which a saved figure is as large as it was made, whatever the reader's own are."""
 
@@ -133,7 +135,7 @@ class Picture:
             metadata={"image/png": {"alt": self.summary, "software": f"matplotlib {mpl.__version__}"}},
             raw=True,
         )
-        print(self.summary)
+        print(textwrap.fill(self.summary, LINE, break_long_words=False, break_on_hyphens=False))
 
 
 @styled
