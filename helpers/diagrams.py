@@ -6,6 +6,7 @@ along ``next_functions`` to the leaves, and draws nothing else.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -95,9 +96,10 @@ def graph(result: Any, *, title: str, **names: Any) -> Picture:
     if not hasattr(result, "grad_fn"):
         raise TypeError(f"result must be a tensor; got {type(result).__name__}, which has no graph.")
     nodes, edges, outputs = _walk(result)
-    layer = _layers(nodes, edges)
+    followers = _followers(nodes, edges)
+    layer = _layers(nodes, followers)
     columns = max(layer.values(), default=-1) + 2
-    lane = _lanes(nodes, edges)
+    lane = _lanes(nodes, followers)
     rows = max(lane.values(), default=0) + 1
     label = {node: _node_name(node, names, outputs) for node in nodes}
     itself = [] if nodes else [name for name, tensor in names.items() if tensor is result]
@@ -153,13 +155,17 @@ def _walk(result: Any) -> tuple[list[Any], list[tuple[Any, Any]], set[tuple[Any,
     return nodes, list(edges), outputs
 
 
-def _layers(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, int]:
-    """Return the length of the longest way from the root to each node, so that every arrow points right."""
+def _followers(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    """Return for each node the nodes that its arrows lead to."""
     followers: dict[Any, list[Any]] = {node: [] for node in nodes}
-    arriving = dict.fromkeys(nodes, 0)
     for here, there in edges:
         followers[here].append(there)
-        arriving[there] += 1
+    return followers
+
+
+def _layers(nodes: list[Any], followers: dict[Any, list[Any]]) -> dict[Any, int]:
+    """Return the length of the longest way from the root to each node, so that every arrow points right."""
+    arriving = Counter(there for theirs in followers.values() for there in theirs)
     layer, ready = dict.fromkeys(nodes, 0), nodes[:1]
     for here in ready:  # grows by each node whose last arrow has been followed
         for there in followers[here]:
@@ -170,14 +176,11 @@ def _layers(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, int]:
     return layer
 
 
-def _lanes(nodes: list[Any], edges: list[tuple[Any, Any]]) -> dict[Any, int]:
+def _lanes(nodes: list[Any], followers: dict[Any, list[Any]]) -> dict[Any, int]:
     """Return a lane for each node: its first follower goes on in it, every other one opens a new lane.
 
     So a long arrow runs along its own lane, where no box stands in its way.
     """
-    followers: dict[Any, list[Any]] = {node: [] for node in nodes}
-    for here, there in edges:
-        followers[here].append(there)
     lanes: dict[Any, int] = {}
     waiting: list[tuple[Any, int | None]] = [(node, 0) for node in nodes[:1]]
     while waiting:

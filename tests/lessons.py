@@ -32,6 +32,12 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def exercise_number(cell: nbformat.NotebookNode) -> str | None:
+    """Return the number of the exercise that a cell checks, None if it checks none."""
+    match = re.search(r'^check\("([\d.]+)"', cell.source, re.MULTILINE)
+    return match and match[1]
+
+
 def tags(cell: nbformat.NotebookNode) -> list[str]:
     """Return a cell's tags."""
     return list(cell.metadata.get("tags", []))

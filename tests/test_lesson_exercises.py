@@ -1,10 +1,8 @@
 """The exercises inside their lessons: blank stub, right solution, and each wrong answer told its own fault."""
 
-import re
-
 import nbformat
 import pytest
-from lessons import NAMES, NOTEBOOKS, code_cells, read, tags
+from lessons import NAMES, NOTEBOOKS, code_cells, exercise_number, read, tags
 from nbclient import NotebookClient
 
 from helpers.exercises.engine import find
@@ -33,11 +31,10 @@ def test_exercises_are_judged_fairly_in_their_lesson(name):
     judged = 0
     with client.setup_kernel():
         for place, cell in enumerate(notebook.cells):
-            number = re.search(r'^check\("([\d.]+)"', cell.source, re.MULTILINE)
+            number, stub = exercise_number(cell), cell.source
             if "exercise" not in tags(cell):
                 client.execute_cell(cell, place)
                 continue
-            number, stub = number[1], cell.source
 
             def answer(code, cell=cell, place=place):
                 cell.source = code
@@ -58,6 +55,5 @@ def test_exercises_are_judged_fairly_in_their_lesson(name):
 def test_wrong_answers_get_hints_of_their_own(name):
     """Each of the thoughts that an exercise lists for wrong answers tells at least two of them apart."""
     for cell in code_cells(read(name)):
-        number = re.search(r'^check\("([\d.]+)"', cell.source, re.MULTILINE)
-        if number:
-            assert len(set(find(number[1]).wrong.values())) >= 2
+        if number := exercise_number(cell):
+            assert len(set(find(number).wrong.values())) >= 2

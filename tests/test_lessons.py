@@ -6,7 +6,7 @@ import re
 
 import nbformat
 import pytest
-from lessons import NAMES, NOTEBOOKS, PATHS, code_cells, minutes, output_text, prose, read, tags
+from lessons import NAMES, NOTEBOOKS, PATHS, code_cells, exercise_number, minutes, output_text, prose, read, tags
 
 from helpers.exercises.engine import Exercise, find
 from tools import run_notebooks
@@ -202,7 +202,7 @@ def test_lesson_00_lists_every_lesson_with_its_minutes(name):
 
 
 def exercise_numbers(name):
-    return re.findall(r'^check\("([\d.]+)"', "\n".join(cell.source for cell in code_cells(read(name))), re.MULTILINE)
+    return [number for cell in code_cells(read(name)) if (number := exercise_number(cell))]
 
 
 @FROM_01
@@ -218,13 +218,13 @@ def test_lesson_has_at_least_two_exercises_and_says_their_minutes(name):
 def test_every_exercise_has_a_stub_then_hint_and_solution(name):
     cells = code_cells(read(name))
     for place, cell in enumerate(cells):
-        number = re.search(r'^check\("([\d.]+)"', cell.source, re.MULTILINE)
+        number = exercise_number(cell)
         assert bool(number) == ("exercise" in tags(cell))
         if number:
             assert "..." in cell.source
-            assert f"{number[1]} to do" in output_text(cell), "the stub is not blank"
+            assert f"{number} to do" in output_text(cell), "the stub is not blank"
             following = cells[place + 1].source
-            assert f'display(hint("{number[1]}"), solution("{number[1]}"))' in following
+            assert f'display(hint("{number}"), solution("{number}"))' in following
 
 
 @ALL

@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from lessons import NAMES, ROOT, minutes
+from lessons import NAMES, ROOT, minutes, read
+
+from tools import run_notebooks
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REGISTRIES = re.compile(
@@ -58,6 +60,10 @@ def test_picture_of_the_readme_has_alt_text():
     (alt, target) = re.search(r"!\[([^\]]+)\]\(([^)]+)\)", README).groups()
     assert len(alt) > 40
     assert (ROOT / target).read_bytes().startswith(b"\x89PNG")
+
+
+def test_picture_of_the_readme_is_the_one_of_lesson_00():
+    assert run_notebooks.COVER.read_bytes() == run_notebooks.first_picture(read("00"))
 
 
 def test_code_of_the_readme_runs(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ metadata. A lesson is stored only if exactly its cells tagged ``raises-exception
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import re
@@ -29,6 +30,7 @@ __all__ = ["CellExecutionError", "run", "sanitize", "text"]
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = ROOT / "notebooks"
 SANITIZE = ROOT / "tests" / "sanitize.cfg"
+COVER = LESSONS / "pictures" / "adam.png"
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -72,6 +74,15 @@ def run(notebook: nbformat.NotebookNode, folder: Path = LESSONS) -> nbformat.Not
 def text(notebook: nbformat.NotebookNode) -> str:
     """Return the notebook as the text of its file."""
     return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def first_picture(notebook: nbformat.NotebookNode) -> bytes | None:
+    """Return the first picture of a notebook, None if it has none; lesson 00's is also the README's."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                return base64.b64decode(output.data["image/png"])
+    return None
 
 
 def sanitize(words: str) -> str:
@@ -144,11 +155,14 @@ def main() -> int:
     changed = []
     for path in _chosen(options.names):
         before = path.read_text(encoding="utf-8")
-        after = text(run(nbformat.reads(before, as_version=4)))
+        notebook = run(nbformat.reads(before, as_version=4))
+        after = text(notebook)
         if before != after:
             changed.append(path.stem)
             if not options.check:
                 path.write_text(after, encoding="utf-8", newline="\n")
+                if path.stem == "00_start_here" and (cover := first_picture(notebook)):
+                    COVER.write_bytes(cover)
         print(f"{path.stem}: {'unchanged' if before == after else 'would change' if options.check else 'stored'}")
     return 1 if options.check and changed else 0
 
