@@ -7,40 +7,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import descent, diagrams, listing, noise, plots, rosenbrock
+    from . import bridge, descent, diagrams, listing, noise, plots, rosenbrock
+    from .bridge import ExternalFunction, MissingDerivative, WrongDerivative, differentiable
     from .descent import Trajectory, descend, descend_with_gradient
     from .exercises import check, hint, solution
     from .noise import GaussianFactor, NoisyPair, UniformFactor
     from .picture import Picture
     from .requirements import check_environment
 
-_MODULES = ["descent", "diagrams", "listing", "noise", "plots", "rosenbrock"]
+_MODULES = ["bridge", "descent", "diagrams", "listing", "noise", "plots", "rosenbrock"]
 _HOME = {
+    "ExternalFunction": "bridge",
     "GaussianFactor": "noise",
+    "MissingDerivative": "bridge",
     "NoisyPair": "noise",
     "Picture": "picture",
     "Trajectory": "descent",
     "UniformFactor": "noise",
+    "WrongDerivative": "bridge",
     "check": "exercises",
     "check_environment": "requirements",
     "descend": "descent",
     "descend_with_gradient": "descent",
+    "differentiable": "bridge",
     "hint": "exercises",
     "solution": "exercises",
 }
 
 __all__ = [
+    "ExternalFunction",
     "GaussianFactor",
+    "MissingDerivative",
     "NoisyPair",
     "Picture",
     "Trajectory",
     "UniformFactor",
+    "WrongDerivative",
+    "bridge",
     "check",
     "check_environment",
     "descend",
     "descend_with_gradient",
     "descent",
     "diagrams",
+    "differentiable",
     "hint",
     "listing",
     "noise",

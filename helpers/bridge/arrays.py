@@ -1,0 +1,78 @@
+"""Tensor to array and back: always a copy, never another dtype or device than asked for."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+Tensor = torch.Tensor
+
+NUMPY_DTYPES = {
+    torch.float64: np.dtype(np.float64),
+    torch.float32: np.dtype(np.float32),
+    torch.float16: np.dtype(np.float16),
+    torch.bfloat16: np.dtype(np.float32),  # NumPy has no bfloat16; every bfloat16 is a float32
+}
+
+
+def numpy_dtype(dtype: torch.dtype) -> np.dtype[np.generic]:
+    """Return the NumPy dtype in which a tensor's numbers are handed over.
+
+    Raises
+    ------
+    TypeError
+        For floating-point dtypes that hold no plain numbers, such as the 8-bit ones.
+    """
+    try:
+        return NUMPY_DTYPES[dtype]
+    except KeyError as error:
+        raise TypeError(f"{dtype} cannot be handed to NumPy. Use float32 or float64.") from error
+
+
+def to_array(tensor: Tensor, dtype: np.dtype[np.generic] | None = None) -> Array:
+    """Return a read-only copy of a tensor as an array.
+
+    It is a copy, so a step of the optimiser does not change what a solver still needs; and it is read-only, so a solver
+    that writes into its argument is told.
+    """
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.float()
+    array: Array = np.array(tensor.numpy(force=True), dtype, order="C")
+    array.flags.writeable = False
+    return array
+
+
+def as_numbers(result: object, what: str) -> Array:
+    """Return what a function gave as an array of real numbers; refuse everything else, and say why.
+
+    Raises
+    ------
+    TypeError
+        If it is None, a tensor, a masked array, or holds no real numbers.
+    """
+    if result is None:
+        raise TypeError(f"{what} returned None. Is a return statement missing?")
+    if isinstance(result, torch.Tensor):
+        raise TypeError(f"{what} returned a torch tensor. The bridge calls NumPy code: return an array or a number.")
+    if isinstance(result, np.ma.MaskedArray):
+        raise TypeError(f"{what} returned a masked array, and torch knows no masks. Fill it, as with np.ma.filled.")
+    try:
+        array = np.asarray(result)
+    except ValueError as error:
+        raise TypeError(f"{what} returned rows of different lengths. Return one array of numbers.") from error
+    if array.dtype.kind not in "fiu":
+        cure = " Split it into real and imaginary part." if array.dtype.kind == "c" else ""
+        raise TypeError(f"{what} must return real numbers; it returned {_kind(result, array)}.{cure}")
+    return array
+
+
+def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a tensor with its own copy of the numbers."""
+    if array.ndim == 0:
+        return torch.full((), array.item(), dtype=dtype, device=device)
+    own = np.array(array, numpy_dtype(dtype), order="C")
+    return torch.from_numpy(own).to(device=device, dtype=dtype)
+
+
+def _kind(result: object, array: Array) -> str:
+    return type(result).__name__ if array.dtype == object else f"dtype {array.dtype}"

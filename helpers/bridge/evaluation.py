@@ -1,0 +1,281 @@
+"""The mathematics, in NumPy: a function solved at one point or many, and every derivative there.
+
+For a function y = F(x) with Jacobian J, four linear maps are all that torch ever asks for:
+
+========= ================ ============================================================
+``vjp``   g -> Jᵀ g        backward
+``jvp``   t -> J t         forward mode, and the derivative of ``vjp`` for g
+``hvp``   g, t -> Σ gₖ Hₖ t  the derivative of ``vjp`` for x
+``bend``  t, s -> (tᵀ Hₖ s)ₖ  the derivative of ``jvp`` for x
+========= ================ ============================================================
+
+(Hₖ is the Hessian of output k.) A :class:`Sample` is one point; an :class:`Evaluation` is one point or a batch.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .arguments import Layout
+from .arrays import Array, as_numbers
+from .errors import MissingDerivative
+
+if TYPE_CHECKING:
+    from .external import ExternalFunction
+
+Arrays = Sequence[Array]
+
+
+def run(op: "ExternalFunction", role: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call the user's code. What it raises comes through, with a note that says who called it."""
+    try:
+        return function(*args, **kwargs)
+    except ValueError as error:
+        if "read-only" in str(error):
+            raise ValueError(
+                f"{op.label}: its {role} writes into an array that it was given. Let it work on x.copy()."
+            ) from error
+        error.add_note(f"Raised inside the {role} of {op.label}.")
+        raise
+    except Exception as error:
+        error.add_note(f"Raised inside the {role} of {op.label}.")
+        raise
+
+
+def one_for_each(op: "ExternalFunction", found: Any, inputs: Arrays, role: str) -> Sequence[Any]:
+    """Return what the user's code gave as a sequence with one entry for each real input."""
+    count = len(inputs)
+    if count == 1 and not isinstance(found, tuple):
+        return (found,)
+    if not isinstance(found, (tuple, list)) or len(found) != count:
+        got = f"{len(found)} of them" if isinstance(found, (tuple, list)) else f"one {type(found).__name__}"
+        arrays = "one array" if count == 1 else f"{count} arrays"
+        raise ValueError(
+            f"{op.label}: its {role} must return {arrays}, one for each real tensor argument, in their order; "
+            f"it returned {got}."
+        )
+    return found
+
+
+class Sample:
+    """The function solved at one point (or, if it is vectorised, at a whole batch in one call)."""
+
+    __slots__ = ("aux", "inputs", "lead", "op", "outputs", "single", "state")
+
+    def __init__(self, op: "ExternalFunction", layout: Layout, arrays: Arrays, real: Sequence[int], lead: int) -> None:
+        args, kwargs = layout.fill(arrays)
+        self.op, self.lead = op, lead
+        self.inputs = [arrays[index] for index in real]
+        y, self.state, self.aux = op._forward(args, kwargs, self.inputs, lead)
+        self.single = not isinstance(y, tuple)
+        self.outputs = [as_numbers(each, f"{op.label}: its forward") for each in ((y,) if self.single else y)]
+        if lead:
+            self._check_lead()
+        if op.finite:
+            self._check_finite(self.outputs, "value")
+
+    def vjp(self, gs: Arrays, wanted: Sequence[bool] | None = None) -> list[Array | None]:
+        """Return Jᵀ g for each input that is wanted, None for the others."""
+        op = self.op
+        found = one_for_each(op, run(op, op._called("adjoint"), op.adjoint, self._handed_out(), *gs), self.inputs, op._called("adjoint"))
+        return [
+            self._fitting(gradient, x, "adjoint", index) if wanted is None or wanted[index] else None
+            for index, (gradient, x) in enumerate(zip(found, self.inputs, strict=True))
+        ]
+
+    def jvp(self, ts: Arrays) -> list[Array]:
+        """Return J t for each output."""
+        op = self.op
+        if not op._offers("tangent"):
+            return self._jvp_by_adjoint(ts)
+        found = run(op, "tangent", op.tangent, self._handed_out(), *ts)
+        found = (found,) if self.single and not isinstance(found, tuple) else found
+        if not isinstance(found, (tuple, list)) or len(found) != len(self.outputs):
+            raise ValueError(f"{op.label}: its tangent must return one array for each of {len(self.outputs)} outputs.")
+        return [
+            self._fitting(tangent, y, "tangent", None) for tangent, y in zip(found, self.outputs, strict=True)
+        ]
+
+    def hvp(self, gs: Arrays, ts: Arrays) -> list[Array]:
+        """Return the derivative of Jᵀ g along t, for each input."""
+        op = self.op
+        if not op._offers("hvp"):
+            raise MissingDerivative(op._cure("hvp"))
+        found = one_for_each(op, run(op, "hvp", op.hvp, self._handed_out(), *gs, *ts), self.inputs, "hvp")
+        return [
+            self._fitting(product, x, "hvp", index)
+            for index, (product, x) in enumerate(zip(found, self.inputs, strict=True))
+        ]
+
+    def bend(self, ts: Arrays, ss: Arrays) -> list[Array]:
+        """Return tᵀ Hₖ s for each entry k of each output, from one Hessian-vector product an entry."""
+        return self._by_entry(lambda gs: self._dot(self.hvp(gs, ts), ss))
+
+    def _jvp_by_adjoint(self, ts: Arrays) -> list[Array]:
+        """Return J t for outputs of one entry each, whose adjoint is all of J."""
+        if any(math.prod(y.shape[self.lead :]) > 1 for y in self.outputs):
+            raise MissingDerivative(self.op._cure("tangent"))
+        return self._by_entry(lambda gs: self._dot([x for x in self.vjp(gs) if x is not None], ts))
+
+    def _by_entry(self, scalar: Callable[[Arrays], Array]) -> list[Array]:
+        """Return an array for each output, entry by entry, of what a function gives for the unit vectors g."""
+        results = []
+        for which, y in enumerate(self.outputs):
+            result = np.empty(y.shape, np.result_type(y, np.float32))
+            for entry in np.ndindex(y.shape[self.lead :]):
+                units = [np.zeros(each.shape, np.result_type(each, np.float32)) for each in self.outputs]
+                units[which][(..., *entry)] = 1
+                result[(..., *entry)] = scalar([_read_only(unit) for unit in units])
+            results.append(result)
+        return results
+
+    def _dot(self, left: Arrays, right: Arrays) -> Array:
+        """Return the inner product over all inputs, one number a sample."""
+        total: Any = 0.0
+        for a, b in zip(left, right, strict=True):
+            total = total + np.sum(a * b, axis=tuple(range(self.lead, a.ndim)))  # type: ignore[operator]
+        return np.asarray(total)
+
+    def _handed_out(self) -> Any:
+        return self.op._hand_out(self.state)
+
+    def _fitting(self, result: Any, like: Array, role: str, index: int | None) -> Array:
+        op = self.op
+        if type(result) is not np.ndarray or result.dtype.kind != "f":
+            result = as_numbers(result, f"{op.label}: its {role}")
+        if result.shape != like.shape:
+            where = "the output" if index is None else "the input" if len(self.inputs) == 1 else f"input {index + 1}"
+            raise ValueError(
+                f"{op.label}: its {role} returned shape {result.shape}, and {where} has shape {like.shape}. "
+                "They must be equal; torch would silently sum or stretch."
+            )
+        if op.finite:
+            self._check_finite([result], role)
+        fitting: Array = result
+        return fitting
+
+    def _check_finite(self, arrays: Arrays, role: str) -> None:
+        for array in arrays:
+            if not np.all(np.isfinite(array)):  # type: ignore[arg-type]
+                where = ", ".join(np.array2string(x, threshold=4, precision=4) for x in self.inputs)
+                raise FloatingPointError(f"{self.op.label}: its {role} holds NaN or Inf at x = {where}.")
+
+    def _check_lead(self) -> None:
+        wanted = self.inputs[0].shape[: self.lead]
+        for y in self.outputs:
+            if y.shape[: self.lead] != wanted:
+                raise ValueError(
+                    f'{self.op.label}: batch="vectorized" and a batch of shape {wanted} ask for outputs that begin '
+                    f'with these axes; it returned shape {y.shape}. A function of one sample takes batch="loop".'
+                )
+
+
+class Evaluation:
+    """One call, solved: at one point, or at every sample of a batch.
+
+    Leading axes are of two kinds. Along a *sample* axis the point changes, and each sample is solved. Along a *probe*
+    axis only g and t change, as for the rows of a Jacobian: the point is solved once.
+
+    Parameters
+    ----------
+    axes : tuple of bool
+        The leading axes of ``arrays``, True for a sample axis and False for a probe axis.
+    factors : pair of arrays, or None
+        The noise of the value and of its derivatives, one factor a sample.
+    """
+
+    __slots__ = ("aux", "factors", "outputs", "samples", "shape", "single", "vectorized")
+
+    def __init__(
+        self,
+        op: "ExternalFunction",
+        layout: Layout,
+        arrays: Arrays,
+        real: Sequence[int],
+        axes: tuple[bool, ...] = (),
+        factors: Callable[[tuple[int, ...]], tuple[Array, Array]] | None = None,
+    ) -> None:
+        if axes:
+            point = tuple(slice(None) if sample else 0 for sample in axes)
+            arrays = [array[point] for array in arrays]
+        depth = sum(axes)
+        self.shape = arrays[real[0]].shape[:depth]
+        self.vectorized = op.batch == "vectorized" and depth > 0
+        if self.vectorized or not depth:
+            self.samples = [Sample(op, layout, arrays, real, depth)]
+            self.outputs = self.samples[0].outputs
+            self.aux = self.samples[0].aux
+        else:
+            flat = [array.reshape(-1, *array.shape[depth:]) for array in arrays]
+            self.samples = [Sample(op, layout, [a[i] for a in flat], real, 0) for i in range(math.prod(self.shape))]
+            self.outputs = _stack([sample.outputs for sample in self.samples], self.shape, op.label)
+            self.aux = [sample.aux for sample in self.samples]
+        self.single = self.samples[0].single if self.samples else True
+        self.factors = factors(self.shape) if factors else None
+        if self.factors:
+            self.outputs = [_scaled(y, self.factors[0]) for y in self.outputs]
+
+    def derivative(self, kind: str, axes: tuple[bool, ...], *groups: Arrays, **options: Any) -> list[Any]:
+        """Return one of the four linear maps: ``kind`` is "vjp", "jvp", "hvp" or "bend"."""
+        if not axes:
+            results = getattr(self.samples[0], kind)(*groups, **options)
+            return results if self.factors is None else [_scaled(each, self.factors[1]) for each in results]
+        order = sorted(range(len(axes)), key=axes.__getitem__)  # probe axes first; sorted keeps the order within a kind
+        groups = tuple([_moved(array, order) for array in group] for group in groups)
+        probes = groups[-1][0].shape[: axes.count(False)]
+        results = [self._along_samples(kind, [[array[probe] for array in group] for group in groups], options)
+                   for probe in np.ndindex(probes)]
+        return [
+            None if first is None else _moved_back(np.stack([row[place] for row in results]).reshape(probes + first.shape), order)
+            for place, first in enumerate(results[0])
+        ]
+
+    def _along_samples(self, kind: str, groups: Sequence[Arrays], options: dict[str, Any]) -> list[Any]:
+        depth = len(self.shape)
+        if self.vectorized or not depth:
+            results = getattr(self.samples[0], kind)(*groups, **options)
+        else:
+            flat = [[array.reshape(-1, *array.shape[depth:]) for array in group] for group in groups]
+            rows = [
+                getattr(sample, kind)(*([array[i] for array in group] for group in flat), **options)
+                for i, sample in enumerate(self.samples)
+            ]
+            results = _stack(rows, self.shape, "")
+        return results if self.factors is None else [_scaled(each, self.factors[1]) for each in results]
+
+
+def _stack(rows: Sequence[Sequence[Array | None]], shape: tuple[int, ...], name: str) -> list[Any]:
+    stacked: list[Any] = []
+    for place, first in enumerate(rows[0]):
+        if first is None:
+            stacked.append(None)
+            continue
+        column = [row[place] for row in rows]
+        shapes = {each.shape for each in column if each is not None}
+        if len(shapes) > 1:
+            raise ValueError(f"{name}: the samples of a batch gave outputs of different shapes: {sorted(shapes)}.")
+        stacked.append(np.stack(column).reshape(shape + first.shape))  # type: ignore[arg-type]
+    return stacked
+
+
+def _scaled(array: Array | None, factor: Array) -> Any:
+    if array is None:
+        return None
+    return array * factor.reshape(factor.shape + (1,) * (array.ndim - factor.ndim))
+
+
+def _moved(array: Array, order: Sequence[int]) -> Array:
+    rest = range(len(order), array.ndim)
+    return np.transpose(array, [*order, *rest])
+
+
+def _moved_back(array: Array, order: Sequence[int]) -> Array:
+    rest = range(len(order), array.ndim)
+    return np.transpose(array, [*np.argsort(order), *rest])
+
+
+def _read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,308 @@
+"""`ExternalFunction`: a NumPy function with its adjoint, as an operation of torch."""
+
+import copy
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import DTypeLike
+
+from ..noise import Draws, Factor
+from .arguments import Layout, split
+from .arrays import Array, to_array
+from .batches import Signature, to_batch
+from .call import Call
+from .compiled import call_compiled, register
+from .draws import NoiseSource, Seed, noise_source
+from .eager import Eager
+from .evaluation import run
+from .first_use import check_derivatives
+from .state import hand_out, keep
+from .torch_state import is_plain, is_recording
+from .transforms import Value
+
+Tensor = torch.Tensor
+
+
+class _ReadyWhenBuilt(type):
+    """Prepares and closes an instance after its ``__init__``, whatever a subclass does there."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        instance = super().__call__(*args, **kwargs)
+        instance._prepare()
+        return instance
+
+
+class ExternalFunction(metaclass=_ReadyWhenBuilt):
+    """Code that knows no tensors, as an operation of torch. Write a subclass with ``forward`` and ``adjoint``.
+
+    Use it when the adjoint needs what the solve has computed: a factorisation, a trajectory, a tape. Where it needs
+    only the inputs, :func:`differentiable` is shorter.
+
+    Methods that you write. All arguments and results are NumPy arrays, or numbers.
+
+    ``forward(self, *args, **kwargs) -> (y, state)``
+        Solve. Arguments that are tensors in the call arrive as read-only arrays; all others arrive as they are.
+        ``y`` is a number, an array, or a tuple of these. ``state`` is whatever ``adjoint`` will need; return it, and
+        keep nothing on ``self``. With ``aux = True`` return ``(y, state, aux)``.
+    ``adjoint(self, state, *g) -> gradients``
+        The transposed Jacobian times ``g``, where ``g`` has the shape of ``y`` (one ``g`` for each output). Return one
+        array for each real tensor argument, with its shape; None for one that never needs a gradient.
+    ``tangent(self, state, *t) -> tangents`` (optional)
+        The Jacobian times ``t``, for forward mode and some second derivatives.
+    ``hvp(self, state, *g, *t) -> products`` (optional)
+        The derivative of the adjoint along ``t``, for second derivatives.
+
+    Options: attributes of the class, or set in ``__init__``. See :func:`differentiable` for what each does.
+    An instance cannot be changed after its ``__init__``: a state kept on it would be that of the latest solve.
+
+    Raises
+    ------
+    MissingDerivative
+        If torch asks for a derivative that you did not write.
+    TypeError, ValueError
+        If an argument or a result does not fit; the message says which and why. What your own code raises comes
+        through unchanged, with a note.
+
+    Examples
+    --------
+    Solve K u = f for a diagonal K. The adjoint uses the solution u.
+
+    >>> class Diagonal(ExternalFunction):
+    ...     def forward(self, k):
+    ...         u = 1 / k
+    ...         return u, (k, u)
+    ...     def adjoint(self, state, g):
+    ...         k, u = state
+    ...         return -g * u / k
+    >>> k = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    >>> Diagonal()(k).sum().backward()
+    >>> k.grad
+    tensor([-1.0000, -0.2500], dtype=torch.float64)
+    """
+
+    aux: bool = False
+    batch: Literal["loop", "vectorized"] | None = None
+    signature: str | None = None
+    compute_dtype: DTypeLike | None = None
+    finite: Literal["raise"] | None = None
+    check: Literal["first"] | None = None
+    noise: Factor | None = None
+    rng: Seed | None = None
+    draws: Draws = "evaluation"
+    out_shape: Any = None
+    name: str | None = None
+
+    _closed: ClassVar[bool] = False
+    _noise: NoiseSource | None
+    _numpy_dtype: "np.dtype[np.generic] | None"
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output and the state."""
+        raise NotImplementedError(f"{self.label} has no forward. Write forward(self, x), which returns (y, state).")
+
+    def adjoint(self, state: Any, *gs: Any) -> Any:
+        """Return the transposed Jacobian times g."""
+        raise NotImplementedError(
+            f"{self.label} has no adjoint. Write adjoint(self, state, g), which returns the gradient."
+        )
+
+    def tangent(self, state: Any, *ts: Any) -> Any:
+        """Return the Jacobian times t. Optional."""
+        raise NotImplementedError
+
+    def hvp(self, state: Any, *gs_and_ts: Any) -> Any:
+        """Return the derivative of the adjoint along t. Optional."""
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output for tensors, differentiably.
+
+        Returns
+        -------
+        A tensor, or a tuple of tensors if ``forward`` returns a tuple; with ``aux``, a pair of that and ``aux``.
+        Its dtype and device are those of the real tensor arguments.
+        """
+        if torch.compiler.is_compiling() or is_recording():
+            return call_compiled(self, args, kwargs)
+        layout, tensors = split(self.label, args, kwargs)
+        axes: tuple[bool, ...] = ()
+        if self.batch is not None:
+            depth, tensors = to_batch(self.label, self._signature, tensors)
+            axes = (True,) * depth
+        call = Call(self, layout, tensors, axes, None if self._noise is None else self._noise.index())
+        if self._unused:
+            self._use_first(call, tensors)
+        if is_plain():
+            output = Eager.apply(call, *tensors)  # type: ignore[no-untyped-call]
+        else:
+            outputs = Value.apply(call, (), *tensors)  # type: ignore[no-untyped-call]
+            output = outputs[0] if call.seen.single else outputs
+        return (output, call.take_aux()) if self.aux else output
+
+    def verify(self, *args: Any, **kwargs: Any) -> str:
+        """Compare every derivative with finite differences, along one random direction near the given tensors.
+
+        Returns
+        -------
+        str
+            What was compared, with the numbers.
+
+        Raises
+        ------
+        WrongDerivative
+            If one does not agree.
+
+        Examples
+        --------
+        >>> class Square(ExternalFunction):
+        ...     def forward(self, x):
+        ...         return x @ x, x
+        ...     def adjoint(self, x, g):
+        ...         return 2 * g * x
+        >>> print(Square().verify(torch.tensor([1.0, 2.0])))
+        Square: its adjoint agrees with finite differences: 3.73226 and 3.73226.
+        """
+        layout, tensors = split(self.label, args, kwargs)
+        depth = 0
+        if self.batch is not None:
+            depth, tensors = to_batch(self.label, self._signature, tensors)
+        return self._verify(layout, tensors, depth)
+
+    def advance(self) -> None:
+        """Begin a new draw of the noise, with ``draws="step"``.
+
+        Raises
+        ------
+        ValueError
+            If there is no noise that waits for it.
+        """
+        if self._noise is None or self._noise.draws != "step":
+            raise ValueError(f'{self.label}: advance() goes with noise= and draws="step".')
+        self._noise.advance()
+
+    def spawn(self, count: int) -> list[Self]:
+        """Return ops like this one whose noise has draws of its own, such as one for each worker process.
+
+        Raises
+        ------
+        ValueError
+            If there is no noise.
+        """
+        if self._noise is None:
+            raise ValueError(f"{self.label} has no noise: send the op itself to every worker.")
+        ops = []
+        for source in self._noise.spawn(count):
+            op = copy.copy(self)
+            op.__dict__["_noise"] = source
+            ops.append(op)
+        return ops
+
+    @property
+    def label(self) -> str:
+        """The name in messages."""
+        return self.name or type(self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.label}>"
+
+    # --- what the bridge itself calls
+
+    def _prepare(self) -> None:
+        """Read the options once, and close the instance."""
+        if self.batch not in (None, "loop", "vectorized"):
+            raise ValueError(f'{self.label}: batch must be None, "loop" or "vectorized"; got {self.batch!r}.')
+        if self.finite not in (None, "raise"):
+            raise ValueError(f'{self.label}: finite must be None or "raise"; got {self.finite!r}.')
+        if self.check not in (None, "first"):
+            raise ValueError(f'{self.label}: check must be None or "first"; got {self.check!r}.')
+        own = self.__dict__
+        own["_noise"] = noise_source(self.noise, self.rng, self.draws)
+        own["_signature"] = None if self.signature is None else Signature.parse(self.signature)
+        own["_numpy_dtype"] = None if self.compute_dtype is None else _real_dtype(self.compute_dtype)
+        own["_unused"] = ["first"]
+        own["_number"] = register(self)
+        own["_closed"] = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._closed:
+            raise AttributeError(
+                f"{self.label} cannot be changed after its __init__ (here: {name}). Return what the adjoint needs as "
+                "the state: on self it would be that of the latest solve, not of the one that is differentiated."
+            )
+        super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_number", "_unused", "_closed")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__.update(_unused=["first"], _number=register(self), _closed=True)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        new.__setstate__({key: copy.deepcopy(value, memo) for key, value in self.__getstate__().items()})
+        return new
+
+    def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int) -> Any:
+        """Return the output, the state and aux."""
+        found = run(self, "forward", self.forward, *args, **kwargs)
+        wanted = 2 + self.aux
+        if not isinstance(found, tuple) or len(found) != wanted:
+            parts = "(y, state, aux)" if self.aux else "(y, state)"
+            raise TypeError(f"{self.label}: its forward must return {parts}; it returned {_kind(found)}.")
+        return found[0], keep(found[1]), found[2] if self.aux else None
+
+    def _hand_out(self, state: Any) -> Any:
+        return hand_out(state)
+
+    def _offers(self, what: str) -> bool:
+        return getattr(type(self), what) is not getattr(ExternalFunction, what)
+
+    def _called(self, role: str) -> str:
+        """Return what the user calls a method of ours."""
+        return role
+
+    def _cure(self, what: str) -> str:
+        """Return the message for a missing derivative."""
+        if what == "tangent":
+            return (
+                f"{self.label} has no tangent, which forward mode and some second derivatives need. Write "
+                "tangent(self, state, t), which returns the Jacobian times t."
+            )
+        return (
+            f"{self.label} has no hvp, which a second derivative needs. Write hvp(self, state, g, t), which returns the "
+            "derivative of the adjoint along t; or leave out create_graph=True if the first derivative is enough."
+        )
+
+    def _use_first(self, call: Call, tensors: tuple[Tensor, ...]) -> None:
+        if self.check == "first":
+            if not any(tensor.requires_grad for tensor in tensors) and is_plain():
+                return
+            if not is_plain():
+                raise RuntimeError(
+                    f'{self.label}: check="first" needs a first call outside torch.func. Call {self.label}.verify(x).'
+                )
+            self._verify(call.layout, tensors, len(call.axes))
+        self._unused.clear()
+
+    def _verify(self, layout: Layout, tensors: tuple[Tensor, ...], depth: int) -> str:
+        arrays = [to_array(tensor, np.dtype(np.float64) if tensor.is_floating_point() else None) for tensor in tensors]
+        real = [index for index, tensor in enumerate(tensors) if tensor.is_floating_point()]
+        if self.batch == "loop":  # one sample is enough
+            arrays, depth = [array[(0,) * depth] for array in arrays], 0
+        return check_derivatives(self, layout, arrays, real, (True,) * depth)
+
+
+def _real_dtype(dtype: DTypeLike) -> "np.dtype[np.generic]":
+    if isinstance(dtype, torch.dtype):
+        dtype = str(dtype).removeprefix("torch.")
+    found = np.dtype(dtype)
+    if found.kind != "f":
+        raise TypeError(f"compute_dtype must be a real floating-point dtype, such as 'float64'; got {found}.")
+    return found
+
+
+def _kind(found: object) -> str:
+    return f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
