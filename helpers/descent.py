@@ -11,6 +11,7 @@ Both return a :class:`Trajectory`.
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 AfterStep = Callable[[int, Array], "bool | None"]
+_DOUBLE = np.dtype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +137,8 @@ def descend(
         If ``closure`` cannot be called: a loss was passed, or the result of the closure. Or if the parameter does not
         hold real floating-point numbers, or ``after_step`` returns something else than True, False or None.
     ValueError
-        If the optimiser does not hold exactly one tensor or that tensor holds no data, if ``steps`` is negative, or if
-        ``value`` does not give every point its value.
+        If the optimiser does not hold exactly one tensor, if that tensor holds no data, or has gaps in memory that a
+        fused step would not see, if ``steps`` is negative, or if ``value`` does not give every point its value.
 
     Whatever the closure raises comes through unchanged.
 
@@ -169,7 +171,7 @@ def descend(
             f"closure must be a function that step can call; got {type(closure).__name__}. "
             "Pass the function itself: closure, not closure() and not the loss."
         )
-    return _follow(optimizer, lambda: optimizer.step(closure), steps, value, label, after_step)  # type: ignore[arg-type]
+    return _follow(optimizer, lambda point: optimizer.step(closure), steps, value, label, after_step)  # type: ignore[arg-type]
 
 
 def descend_with_gradient(
@@ -182,6 +184,10 @@ def descend_with_gradient(
     after_step: AfterStep | None = None,
 ) -> Trajectory:
     """Write ``gradient(x)`` into ``x.grad`` before each step: no graph, no Function, no backward.
+
+    Every step gets a new tensor as ``x.grad``, so whoever keeps one keeps the gradient of that step. The hooks of the
+    optimiser are called as ever. For a small parameter the optimiser is most of the time, and
+    ``torch.optim.Adam([x], fused=True)`` is the quickest: the same path but for rounding.
 
     Parameters
     ----------
@@ -219,32 +225,97 @@ def descend_with_gradient(
             "with a closure that writes the gradient into x.grad and returns the loss."
         )
 
-    def step() -> None:
-        answer = gradient(_copy(x))
-        if isinstance(answer, np.ma.MaskedArray):
-            raise TypeError("The gradient is a masked array, and torch knows no masks: fill it, as with np.ma.filled.")
-        given = np.asarray(answer)
-        if given.dtype.kind not in "iuf":
-            raise TypeError(f"The gradient must hold real numbers; got dtype {given.dtype}.")
-        if given.shape != tuple(x.shape):
-            raise ValueError(f"The gradient has shape {given.shape}, the parameter {tuple(x.shape)}: they must agree.")
-        with np.errstate(over="ignore"):
-            double = np.array(given, dtype=np.float64)  # torch takes neither longdouble nor negative strides
-        written = torch.tensor(double, dtype=x.dtype, device=x.device)
-        if np.any(np.isfinite(given) & ~written.isfinite().cpu().numpy()):
-            raise ValueError(
-                f"The gradient has a finite entry that {x.dtype} cannot hold. "
-                "Scale the function down, or give the parameter a wider dtype such as torch.float64."
-            )
-        x.grad = written
-        optimizer.step()
+    quick_step = _quick_step_of(optimizer)
+
+    def step(point: Array) -> None:
+        x.grad = _as_gradient_of(x, _real_numbers(gradient(point.copy()), point.shape))
+        quick_step()
 
     return _follow(optimizer, step, steps, value, label, after_step)
 
 
+def _as_gradient_of(x: torch.Tensor, given: NDArray[np.generic]) -> torch.Tensor:
+    """Return a new tensor with the dtype, device and layout of x. It shares no memory with what was given."""
+    if x.dtype is torch.float64 and given.itemsize <= 8:  # a double holds each of these numbers
+        written = torch.from_numpy(np.array(given, dtype=np.float64, order="C"))
+    else:
+        written = _rounded(given, x.dtype)
+    if x.is_cpu and x.is_contiguous():
+        return written
+    return torch.empty_like(x, requires_grad=False).copy_(written)  # fused optimisers pair entries as memory has them
+
+
+def _real_numbers(answer: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.generic]:
+    if type(answer) is np.ndarray and answer.dtype == _DOUBLE and answer.shape == shape:  # as nearly always
+        return answer
+    if isinstance(answer, np.ma.MaskedArray):
+        raise TypeError("The gradient is a masked array, and torch knows no masks: fill it, as with np.ma.filled.")
+    given: NDArray[np.generic] = np.asarray(answer)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"The gradient must hold real numbers; got dtype {given.dtype}.")
+    if given.shape != shape:
+        raise ValueError(f"The gradient has shape {given.shape}, the parameter {shape}: they must agree.")
+    return given
+
+
+def _rounded(given: NDArray[np.generic], dtype: torch.dtype) -> torch.Tensor:
+    """Return the numbers in another dtype; refuse to make a finite one infinite."""
+    with np.errstate(over="ignore"):
+        double = np.array(given, dtype=np.float64, order="C")  # torch takes neither longdouble nor negative strides
+    rounded = torch.from_numpy(double).to(dtype)
+    if np.any(np.isfinite(given) & ~rounded.isfinite().numpy()):
+        raise ValueError(
+            f"The gradient has a finite entry that {dtype} cannot hold. "
+            "Scale the function down, or give the parameter a wider dtype such as torch.float64."
+        )
+    return rounded
+
+
+def _quick_step_of(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
+    """Return ``optimizer.step``, but past torch's wrapper of it as long as nobody listens there.
+
+    The wrapper calls hooks and marks the step for the profiler. For a small parameter it costs almost as much as Adam.
+    """
+    step: Any = type(optimizer).step
+    if _WRAPPER is None or getattr(step, "__code__", None) is not _WRAPPER:
+        return lambda: optimizer.step()
+    hooks = (
+        optimizer._optimizer_step_pre_hooks,
+        optimizer._optimizer_step_post_hooks,
+        step.__globals__["_global_optimizer_pre_hooks"],
+        step.__globals__["_global_optimizer_post_hooks"],
+    )
+    own, profiler = vars(optimizer), torch.autograd.profiler
+
+    def quick_step() -> None:
+        is_replaced = "step" in own or type(optimizer).step is not step
+        if is_replaced or any(hooks) or getattr(profiler, "_is_profiler_enabled", True):
+            optimizer.step()
+        else:
+            step.__wrapped__(optimizer)
+
+    return quick_step
+
+
+def _known_wrapper() -> object:
+    """Return the code of torch's wrapper of every ``step``, if it uses no other names than the one that we have read.
+
+    So a wrapper that does more, in another version of torch, is never passed by.
+    """
+    wrap = getattr(torch.optim.Optimizer, "profile_hook_step", None)
+    code = getattr(wrap and wrap(lambda optimizer: None), "__code__", None)
+    hooks = {f"_{whose}_{when}_hooks" for whose in ("optimizer_step", "global_optimizer") for when in ("pre", "post")}
+    mark = {"torch", "autograd", "profiler", "record_function", "_optimizer_step_code", "__class__", "__name__"}
+    checks = {"cast", "Optimizer", "chain", "values", "isinstance", "tuple", "len", "RuntimeError"}
+    return code if code and set(code.co_names) == hooks | mark | checks else None
+
+
+_WRAPPER = _known_wrapper()
+
+
 def _follow(
     optimizer: torch.optim.Optimizer,
-    step: Callable[[], object],
+    step: Callable[[Array], object],
     steps: int,
     value: Callable[[Array], ArrayLike] | None,
     label: str,
@@ -257,23 +328,41 @@ def _follow(
             f"after_step must be a function of the steps taken and the point; got {type(after_step).__name__}. "
             "For a scheduler, use lambda taken, x: scheduler.step()."
         )
-    x = _only_parameter(optimizer)
-    points, losses = [_copy(x)], []
+    numbers = _Numbers(_only_parameter(optimizer))
+    points, losses = [numbers.copy()], []
     for taken in range(1, steps + 1):
-        losses.append(_number(step()))
-        points.append(_copy(x))
+        losses.append(_number(step(points[-1])))
+        points.append(numbers.copy())
         if after_step is not None:
             ends = _is_true(after_step(taken, points[-1].copy()))
-            points[-1] = _copy(x)  # it may have moved the parameter
+            points[-1] = numbers.copy()  # it may have moved the parameter
             if ends:
                 break
-    path = np.stack(points)
+    path = np.array(points)
     return Trajectory(
         points=path,
         losses=np.array(losses, dtype=np.float64),
         values=None if value is None else values_along(value, path),
         label=label,
     )
+
+
+class _Numbers:
+    """The numbers of a tensor. NumPy's view of them is made anew only when the tensor has other memory (x.data = y)."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self._x = x
+        self._memory: tuple[object, ...] | None = None
+        self._view = np.empty(0)
+
+    def copy(self) -> Array:
+        x = self._x
+        if not (x.is_cpu and x.dtype is torch.float64):
+            return _copy(x)
+        memory = (x.data_ptr(), x.shape, x.stride())
+        if memory != self._memory:
+            self._view, self._memory = x.detach().numpy(), memory
+        return self._view.copy()
 
 
 def values_along(function: Callable[[Array], ArrayLike], points: Array, name: str = "value") -> Array:
@@ -313,8 +402,8 @@ def _is_true(answer: object) -> bool:
 
 
 def _needs_a_closure(optimizer: torch.optim.Optimizer) -> bool:
-    try:
-        parameters = inspect.signature(optimizer.step).parameters.values()
+    try:  # the step of the class: a scheduler puts a wrapper of it, with another signature, into the object
+        _, *parameters = inspect.signature(type(optimizer).step).parameters.values()
     except (TypeError, ValueError):  # no signature can be read
         return False
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -336,7 +425,16 @@ def _only_parameter(optimizer: torch.optim.Optimizer) -> torch.Tensor:
         )
     if parameter.is_meta:
         raise ValueError("The parameter is on the meta device and holds no numbers: make it on the cpu or a GPU.")
+    if any(group.get("fused") for group in optimizer.param_groups) and _has_gaps(parameter):
+        raise ValueError(
+            "The parameter is a slice with gaps in memory, and a fused step of torch takes the gaps for entries. "
+            "Make a parameter of its own with x.detach().clone(), or leave fused out."
+        )
     return parameter
+
+
+def _has_gaps(x: torch.Tensor) -> bool:
+    return not x.is_contiguous() and torch.empty_like(x).stride() != x.stride()
 
 
 def _copy(x: torch.Tensor) -> Array:
@@ -344,9 +442,9 @@ def _copy(x: torch.Tensor) -> Array:
     return copy
 
 
-def _number(loss: object) -> Array:
+def _number(loss: object) -> float | Array:
     if loss is None:
-        return np.array(np.nan)
+        return np.nan
     return _copy(loss) if isinstance(loss, torch.Tensor) else np.asarray(loss, dtype=np.float64)
 
 

@@ -91,6 +91,7 @@ class Call:
         factors = None if noise is None else lambda shape: noise.factors(self.draw, shape)
         evaluation = Evaluation(op, self.layout, arrays, self.real, self.axes, factors)
         self.seen.single = evaluation.single
+        op._remember(self.layout, arrays, evaluation, self.axes)
         if op.aux:
             self.seen.aux, self.seen.depth = evaluation.aux, len(self.axes)
         return evaluation

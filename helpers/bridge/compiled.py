@@ -1,7 +1,262 @@
-import itertools, weakref
-_n = itertools.count(1)
-_ops = weakref.WeakValueDictionary()
-def register(op):
-    k = next(_n); _ops[k]=op; return k
-def forget(op): pass
-def call_compiled(op, args, kwargs): raise NotImplementedError
+"""The way under ``torch.compile``: two custom ops that a compiled program can hold.
+
+A compiler runs our Python once, with tensors that have shapes and no numbers, and writes down the ops that it meets. So
+the NumPy code must hide inside an op. One op computes the value; the other computes a linear map of
+:mod:`.transforms`, whose rules for derivatives serve here too. The ops find the function by a key, and the evaluation
+by a ticket, which travels through the program as a tensor: the index of the noise, and a number under which the solved
+evaluation waits for its gradient.
+"""
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .arguments import Layout
+from .call import Call, Seen
+from .torch_state import SingleLevelFunction, below_this_level, single_level_functions
+from .transforms import Bend, Hvp, Jvp, Level, Value, Vjp
+
+if TYPE_CHECKING:
+    from .external import ExternalFunction
+
+Tensor = torch.Tensor
+SPACE = "bring_your_own_gradient"
+WAITING = 4  # solved evaluations that wait for their gradient; a solver's state may be large
+
+_library = torch.library.Library(SPACE, "DEF")
+_library.define("value(Tensor[] xs, str key, int[] axes) -> Tensor[]", tags=(torch.Tag.nondeterministic_seeded,))
+_library.define(
+    "level(str name, Tensor[] tensors, Tensor ticket, str key, int[] axes, bool[] wanted) -> Tensor[]",
+)
+_value_op, _level_op = torch.ops.bring_your_own_gradient.value, torch.ops.bring_your_own_gradient.level
+
+_numbers = itertools.count(1)
+_ops: "weakref.WeakValueDictionary[str, ExternalFunction]" = weakref.WeakValueDictionary()
+_layouts: dict[str, Layout] = {}
+_calls, _tickets = itertools.count(1), itertools.count(1)
+_waiting: "OrderedDict[int, Seen]" = OrderedDict()
+
+
+def register(op: "ExternalFunction") -> str:
+    """Give an op the name by which compiled programs find it."""
+    name = str(next(_numbers))
+    _ops[name] = op
+    return name
+
+
+def call_compiled(op: "ExternalFunction", args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute the output by custom op. A compiler reads this function, so it is written in the words that it knows."""
+    tensors = [each for each in args if isinstance(each, Tensor)]
+    tensors += [each for each in kwargs.values() if isinstance(each, Tensor)]
+    places: list[Any] = [place for place, each in enumerate(args) if isinstance(each, Tensor)]
+    places += [name for name, each in kwargs.items() if isinstance(each, Tensor)]
+    fixed = tuple([None if isinstance(each, Tensor) else each for each in args])
+    named = {name: None if isinstance(each, Tensor) else each for name, each in kwargs.items()}
+    key = make_key(op._number, fixed, named, tuple(places))
+    depth = 0
+    if op.batch is not None:
+        depth, stretched = op._to_batch(tuple(tensors))
+        tensors = list(stretched)
+    *outputs, _ = _value_op(tensors, key, [1] * depth)
+    return outputs[0] if returns_one(key) else tuple(outputs)
+
+
+@torch._dynamo.assume_constant_result
+def make_key(number: str, fixed: tuple[Any, ...], named: dict[str, Any], places: tuple[Any, ...]) -> str:
+    """Return the text by which a compiled program finds the function and the arguments that are no tensors."""
+    op, layout = _ops[number], Layout(fixed, named, places)
+    op._ready_to_compile()
+    twin = f"|{next(_calls)}" if op._noise else ""  # or the compiler takes two draws for one
+    key = f"{number}|{layout!r}{twin}"
+    _layouts[key] = layout
+    return key
+
+
+@torch._dynamo.assume_constant_result
+def returns_one(key: str) -> bool:
+    """Say whether the function returns one output, not a tuple of them."""
+    return _op_of(key)._returns_one
+
+
+def _op_of(key: str) -> "ExternalFunction":
+    return _ops[key.partition("|")[0]]
+
+
+class TracedCall:
+    """One call inside a program: as much of :class:`~helpers.bridge.call.Call` as the rules for derivatives need."""
+
+    def __init__(self, key: str, axes: Sequence[int], xs: Sequence[Tensor], ticket: Tensor | None = None) -> None:
+        self.key, self.axes, self.ticket = key, list(axes), ticket
+        self.op, self.layout = _op_of(key), _layouts[key]
+        self.real = [place for place, x in enumerate(xs) if x.is_floating_point()]
+
+    def apply(self, level: type[Level], wanted: Sequence[bool], tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Apply a level by custom op."""
+        return tuple(_level_op(level.__name__, list(tensors), self.ticket, self.key, self.axes, list(wanted)))
+
+
+# --- what the ops compute
+
+
+@torch.library.impl(_library, "value", "CompositeExplicitAutograd")
+def _compute_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
+    op = _op_of(key)
+    draw = 0 if op._noise is None else op._noise.index()
+    call, ticket = Call(op, _layouts[key], xs, tuple(map(bool, axes)), draw), next(_tickets)
+    outputs = Value.forward(call, (), *xs)
+    _waiting[ticket] = call.seen
+    if len(_waiting) > WAITING:
+        _waiting.popitem(last=False)
+    return [*outputs, torch.tensor([draw, ticket])]
+
+
+@torch.library.impl(_library, "level", "CompositeExplicitAutograd")
+def _compute_level(
+    name: str, tensors: list[Tensor], ticket: Tensor, key: str, axes: list[int], wanted: list[bool]
+) -> list[Tensor]:
+    layout = _layouts[key]
+    draw, number = ticket.tolist()
+    call = Call(_op_of(key), layout, tensors[: len(layout.places)], tuple(map(bool, axes)), draw)
+    call.seen = _waiting.pop(number, None) or call.seen
+    return list(LEVELS[name].forward(call, tuple(wanted), *tensors))
+
+
+# --- their shapes
+
+
+@torch.library.register_fake(f"{SPACE}::value", lib=_library)
+def _shape_of_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
+    return [*_empty_outputs(xs, key, axes), torch.empty(2, dtype=torch.int64)]
+
+
+@torch.library.register_fake(f"{SPACE}::level", lib=_library)
+def _shape_of_level(
+    name: str, tensors: list[Tensor], ticket: Tensor, key: str, axes: list[int], wanted: list[bool]
+) -> list[Tensor]:
+    xs = tensors[: len(_layouts[key].places)]
+    if name in ("Jvp", "Bend"):
+        return _empty_outputs(xs, key, axes)
+    real = [x for x in xs if x.is_floating_point()]
+    return [torch.empty_like(x) for x, want in zip(real, wanted, strict=True) if want]
+
+
+def _empty_outputs(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
+    call = Call(_op_of(key), _layouts[key], xs)
+    lead = tuple(xs[call.real[0]].shape[: len(axes)])
+    shapes = call.op._output_shapes(call.layout, [tuple(x.shape[len(axes) :]) for x in xs])
+    return [torch.empty(lead + shape, dtype=call.dtype, device=call.device) for shape in shapes]
+
+
+# --- their derivatives
+
+
+class TracedValue(SingleLevelFunction):
+    """The value in a program, with the ticket as its last output."""
+
+    @staticmethod
+    def forward(call: TracedCall, *xs: Tensor) -> tuple[Tensor, ...]:
+        """Go on below autograd."""
+        with below_this_level():
+            return tuple(_value_op(list(xs), call.key, call.axes))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        """Keep inputs and ticket."""
+        ctx.call = inputs[0]
+        ctx.mark_non_differentiable(output[-1])
+        ctx.save_for_backward(*inputs[1:], output[-1])
+        ctx.save_for_forward(*inputs[1:], output[-1])
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Tensor) -> tuple[Any, ...]:
+        """Use the rule of Value."""
+        return Value.backward(_as_level(ctx, (), (False, *ctx.needs_input_grad)), *gs[:-1])[1:]
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        """Use the rule of Value."""
+        return (*Value.jvp(_as_level(ctx, (), ()), None, *tangents), None)
+
+
+def _traced(level: type[Level]) -> type[SingleLevelFunction]:
+    class Traced(SingleLevelFunction):
+        @staticmethod
+        def forward(call: TracedCall, wanted: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+            *rest, ticket = tensors
+            with below_this_level():
+                return tuple(_level_op(level.__name__, rest, ticket, call.key, call.axes, list(wanted)))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
+            ctx.call, ctx.wanted = inputs[:2]
+            ctx.save_for_backward(*inputs[2:])
+            ctx.save_for_forward(*inputs[2:])
+
+        @staticmethod
+        def backward(ctx: Any, *gs: Tensor) -> tuple[Any, ...]:
+            return (*level.backward(_as_level(ctx, ctx.wanted, ctx.needs_input_grad[:-1]), *gs), None)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, ...]:
+            found: tuple[Tensor, ...] = level.jvp(_as_level(ctx, ctx.wanted, ()), *tangents[:-1])
+            return found
+
+    return Traced
+
+
+def _as_level(ctx: Any, wanted: Sequence[bool], needs: Sequence[bool]) -> SimpleNamespace:
+    """Return a context as the rules of a level expect it: the ticket belongs to the call there."""
+    *tensors, ticket = ctx.saved_tensors
+    call = TracedCall(ctx.call.key, ctx.call.axes, tensors[: len(ctx.call.layout.places)], ticket)
+    return SimpleNamespace(call=call, wanted=wanted, saved_tensors=tuple(tensors), needs_input_grad=tuple(needs))
+
+
+LEVELS: dict[str, type[Level]] = {level.__name__: level for level in (Vjp, Jvp, Hvp, Bend)}
+TRACED = {name: _traced(level) for name, level in LEVELS.items()}
+
+
+@torch.library.impl(_library, "value", "Autograd")
+def _differentiate_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
+    with single_level_functions():
+        return list(TracedValue.apply(TracedCall(key, axes, xs), *xs))  # type: ignore[no-untyped-call]
+
+
+@torch.library.impl(_library, "level", "Autograd")
+def _differentiate_level(
+    name: str, tensors: list[Tensor], ticket: Tensor, key: str, axes: list[int], wanted: list[bool]
+) -> list[Tensor]:
+    call = TracedCall(key, axes, tensors[: len(_layouts[key].places)])
+    with single_level_functions():
+        return list(TRACED[name].apply(call, tuple(wanted), *tensors, ticket))  # type: ignore[attr-defined]
+
+
+# --- their batches
+
+
+def _batch_value(info: Any, in_dims: Any, xs: list[Tensor], key: str, axes: list[int]) -> Any:
+    outputs = _value_op(_lifted(info, in_dims[0], xs), key, [1, *axes])
+    return outputs, [0] * (len(outputs) - 1) + [None]
+
+
+def _batch_level(
+    info: Any, in_dims: Any, name: str, tensors: list[Tensor], ticket: Tensor, key: str, axes: list[int], wanted: Any
+) -> Any:
+    sample = any(dim is not None for dim in in_dims[1][: len(_layouts[key].places)])
+    outputs = _level_op(name, _lifted(info, in_dims[1], tensors), ticket, key, [int(sample), *axes], wanted)
+    return outputs, [0] * len(outputs)
+
+
+def _lifted(info: Any, dims: Sequence[int | None], tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [
+        tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+        for tensor, dim in zip(tensors, dims, strict=True)
+    ]
+
+
+torch.library.register_vmap(f"{SPACE}::value", _batch_value, lib=_library)
+torch.library.register_vmap(f"{SPACE}::level", _batch_level, lib=_library)

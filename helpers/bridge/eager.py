@@ -1,23 +1,63 @@
 """The short way: one value and one gradient, with the numbers at hand and nothing else going on.
 
-This is the Function of lesson 06 again. What it adds to that one: the arrays are copies, the solver's state is kept
-until the graph is freed, and a gradient that shall be differentiated again is made by :mod:`.transforms`.
+:class:`One` is the Function of lesson 06 again, for the question's case: one tensor in, one number out. It adds four
+things. The array is a copy, results own their memory, what the user's code gives is checked, and a gradient that shall
+be differentiated again is made by :mod:`.transforms`. :class:`Several` does the same for everything else.
+
+Which torch functions are called matters here: each one that is not warm in the processor's cache costs more than the
+mathematics. ``tolist`` and ``from_numpy`` are the cheapest ways in and out for a few numbers.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch.autograd import Function
 
+from .arguments import ONE_TENSOR
+from .arrays import to_tensor
 from .call import Call
-from .torch_state import graph_is_kept, is_legacy_batched, is_plain
+from .torch_state import graph_is_kept, is_alone
 from .transforms import vjp_with_graph
 
+if TYPE_CHECKING:
+    from .function import FunctionOp
+
 Tensor = torch.Tensor
+A_FEW = 16
+DTYPES = {torch.float64: np.dtype(np.float64), torch.float32: np.dtype(np.float32)}
 
 
-class Eager(Function):
-    """F(x), for ordinary tensors."""
+class One(Function):
+    """F(x), for one tensor in and one number out."""
+
+    @staticmethod
+    def forward(ctx: Any, op: "FunctionOp", x: Tensor) -> Tensor:
+        """Return the value."""
+        array = np.array(x.tolist() if x.numel() <= A_FEW else x.numpy(), DTYPES[x.dtype])
+        array.flags.writeable = False
+        value, ctx.gradient = op._value_at(array)
+        ctx.op, ctx.array = op, array
+        ctx.save_for_backward(x)
+        return torch.from_numpy(np.array(value, array.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        """Return the gradient times g."""
+        (x,) = ctx.saved_tensors  # torch raises here if the graph was freed, or if x was changed in place
+        if not is_alone(g):
+            evaluation = ctx.op._known(ctx.array, ctx.gradient)
+            return None, *vjp_with_graph(Call(ctx.op, ONE_TENSOR, (x,)), evaluation, (True,), (x,), (g,))
+        gradient = ctx.op._gradient_at(ctx.array) if ctx.gradient is None else ctx.gradient
+        return None, torch.from_numpy(np.asarray(gradient * g.tolist()))  # the product is new memory
+
+
+# torch's own apply first looks for leftovers of torch.func, and that costs more than the mathematics.
+apply_one = super(Function, One).apply
+
+
+class Several(Function):
+    """F(x), for any number of tensors, in and out."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *xs: Tensor) -> Any:
@@ -30,17 +70,17 @@ class Eager(Function):
 
     @staticmethod
     def backward(ctx: Any, *gs: Tensor) -> tuple[Any, ...]:
-        """Return Jᵀ g."""
-        xs = ctx.saved_tensors  # torch raises here if the graph was freed, or if an input was changed in place
+        """Return the transposed Jacobian times g."""
+        xs = ctx.saved_tensors  # see above
         call, evaluation = ctx.call, ctx.evaluation
         wanted = [ctx.needs_input_grad[1 + index] for index in call.real]
-        if torch.is_grad_enabled() or not is_plain() or any(map(is_legacy_batched, gs)):
+        if not all(map(is_alone, gs)):
             return None, *vjp_with_graph(call, evaluation, wanted, xs, gs)
         found = evaluation.derivative("vjp", call.axes, call.directions(gs), wanted=wanted)
         if not graph_is_kept():
-            ctx.evaluation = None
-        gradients = [None] * (1 + len(xs))
+            ctx.evaluation = None  # the solver's state may be large, and the output may live on
+        gradients: list[Any] = [None] * (1 + len(xs))
         for index, gradient in zip(call.real, found, strict=True):
             if gradient is not None:
-                gradients[1 + index] = call.input_tensors([gradient], [xs[index]])[0]
+                gradients[1 + index] = to_tensor(gradient, xs[index].dtype, xs[index].device)
         return tuple(gradients)

@@ -32,16 +32,18 @@ def run(op: "ExternalFunction", role: str, function: Callable[..., Any], *args: 
     """Call the user's code. What it raises comes through, with a note that says who called it."""
     try:
         return function(*args, **kwargs)
-    except ValueError as error:
-        if "read-only" in str(error):
-            raise ValueError(
-                f"{op.label}: its {role} writes into an array that it was given. Let it work on x.copy()."
-            ) from error
-        error.add_note(f"Raised inside the {role} of {op.label}.")
-        raise
     except Exception as error:
-        error.add_note(f"Raised inside the {role} of {op.label}.")
+        explain(op, role, error)
         raise
+
+
+def explain(op: "ExternalFunction", role: str, error: Exception) -> None:
+    """Add to an error of the user's code where it happened; raise another one where NumPy's own does not help."""
+    if isinstance(error, ValueError) and "read-only" in str(error):
+        raise ValueError(
+            f"{op.label}: its {role} writes into an array that it was given. Let it work on x.copy()."
+        ) from error
+    error.add_note(f"Raised inside the {role} of {op.label}.")
 
 
 def one_for_each(op: "ExternalFunction", found: Any, inputs: Arrays, role: str) -> Sequence[Any]:
@@ -57,6 +59,19 @@ def one_for_each(op: "ExternalFunction", found: Any, inputs: Arrays, role: str) 
             f"it returned {got}."
         )
     return found
+
+
+def fitting(op: "ExternalFunction", result: Any, like: Array, role: str, place: str) -> Array:
+    """Return a derivative as an array of the shape that it must have."""
+    if type(result) is not np.ndarray or result.dtype.kind != "f":
+        result = as_numbers(result, f"{op.label}: its {role}")
+    if result.shape != like.shape:
+        raise ValueError(
+            f"{op.label}: its {role} returned shape {result.shape}, and {place} has shape {like.shape}. They must be "
+            "equal; torch would silently sum or stretch."
+        )
+    array: Array = result
+    return array
 
 
 class Sample:
@@ -79,9 +94,11 @@ class Sample:
     def vjp(self, gs: Arrays, wanted: Sequence[bool] | None = None) -> list[Array | None]:
         """Return Jᵀ g for each input that is wanted, None for the others."""
         op = self.op
-        found = one_for_each(op, run(op, op._called("adjoint"), op.adjoint, self._handed_out(), *gs), self.inputs, op._called("adjoint"))
+        found = one_for_each(
+            op, run(op, op._called("adjoint"), op.adjoint, self._handed_out(), *gs), self.inputs, op._called("adjoint")
+        )
         return [
-            self._fitting(gradient, x, "adjoint", index) if wanted is None or wanted[index] else None
+            self._fits(gradient, x, op._called("adjoint"), index) if wanted is None or wanted[index] else None
             for index, (gradient, x) in enumerate(zip(found, self.inputs, strict=True))
         ]
 
@@ -95,7 +112,7 @@ class Sample:
         if not isinstance(found, (tuple, list)) or len(found) != len(self.outputs):
             raise ValueError(f"{op.label}: its tangent must return one array for each of {len(self.outputs)} outputs.")
         return [
-            self._fitting(tangent, y, "tangent", None) for tangent, y in zip(found, self.outputs, strict=True)
+            self._fits(tangent, y, op._called("tangent"), None) for tangent, y in zip(found, self.outputs, strict=True)
         ]
 
     def hvp(self, gs: Arrays, ts: Arrays) -> list[Array]:
@@ -105,7 +122,7 @@ class Sample:
             raise MissingDerivative(op._cure("hvp"))
         found = one_for_each(op, run(op, "hvp", op.hvp, self._handed_out(), *gs, *ts), self.inputs, "hvp")
         return [
-            self._fitting(product, x, "hvp", index)
+            self._fits(product, x, "hvp", index)
             for index, (product, x) in enumerate(zip(found, self.inputs, strict=True))
         ]
 
@@ -141,20 +158,12 @@ class Sample:
     def _handed_out(self) -> Any:
         return self.op._hand_out(self.state)
 
-    def _fitting(self, result: Any, like: Array, role: str, index: int | None) -> Array:
-        op = self.op
-        if type(result) is not np.ndarray or result.dtype.kind != "f":
-            result = as_numbers(result, f"{op.label}: its {role}")
-        if result.shape != like.shape:
-            where = "the output" if index is None else "the input" if len(self.inputs) == 1 else f"input {index + 1}"
-            raise ValueError(
-                f"{op.label}: its {role} returned shape {result.shape}, and {where} has shape {like.shape}. "
-                "They must be equal; torch would silently sum or stretch."
-            )
-        if op.finite:
-            self._check_finite([result], role)
-        fitting: Array = result
-        return fitting
+    def _fits(self, result: Any, like: Array, role: str, index: int | None) -> Array:
+        place = "the output" if index is None else "the input" if len(self.inputs) == 1 else f"input {index + 1}"
+        array = fitting(self.op, result, like, role, place)
+        if self.op.finite:
+            self._check_finite([array], role)
+        return array
 
     def _check_finite(self, arrays: Arrays, role: str) -> None:
         for array in arrays:
@@ -217,6 +226,17 @@ class Evaluation:
         if self.factors:
             self.outputs = [_scaled(y, self.factors[0]) for y in self.outputs]
 
+    @classmethod
+    def known(cls, op: "ExternalFunction", state: Any, inputs: list[Array]) -> "Evaluation":
+        """Return the evaluation of a function of one number whose value was computed before."""
+        sample = Sample.__new__(Sample)
+        sample.op, sample.lead, sample.inputs, sample.state = op, 0, inputs, state
+        sample.outputs, sample.single, sample.aux = [np.zeros((), inputs[0].dtype)], True, None
+        evaluation = cls.__new__(cls)
+        evaluation.samples, evaluation.outputs, evaluation.single = [sample], sample.outputs, True
+        evaluation.aux, evaluation.shape, evaluation.vectorized, evaluation.factors = None, (), False, None
+        return evaluation
+
     def derivative(self, kind: str, axes: tuple[bool, ...], *groups: Arrays, **options: Any) -> list[Any]:
         """Return one of the four linear maps: ``kind`` is "vjp", "jvp", "hvp" or "bend"."""
         if not axes:
@@ -225,10 +245,14 @@ class Evaluation:
         order = sorted(range(len(axes)), key=axes.__getitem__)  # probe axes first; sorted keeps the order within a kind
         groups = tuple([_moved(array, order) for array in group] for group in groups)
         probes = groups[-1][0].shape[: axes.count(False)]
-        results = [self._along_samples(kind, [[array[probe] for array in group] for group in groups], options)
-                   for probe in np.ndindex(probes)]
+        results = [
+            self._along_samples(kind, [[array[probe] for array in group] for group in groups], options)
+            for probe in np.ndindex(probes)
+        ]
         return [
-            None if first is None else _moved_back(np.stack([row[place] for row in results]).reshape(probes + first.shape), order)
+            None
+            if first is None
+            else _moved_back(np.stack([row[place] for row in results]).reshape(probes + first.shape), order)
             for place, first in enumerate(results[0])
         ]
 

@@ -1,6 +1,7 @@
 """`ExternalFunction`: a NumPy function with its adjoint, as an operation of torch."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,8 +15,8 @@ from .batches import Signature, to_batch
 from .call import Call
 from .compiled import call_compiled, register
 from .draws import NoiseSource, Seed, noise_source
-from .eager import Eager
-from .evaluation import run
+from .eager import Several
+from .evaluation import Evaluation, run
 from .first_use import check_derivatives
 from .state import hand_out, keep
 from .torch_state import is_plain, is_recording
@@ -128,13 +129,13 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         layout, tensors = split(self.label, args, kwargs)
         axes: tuple[bool, ...] = ()
         if self.batch is not None:
-            depth, tensors = to_batch(self.label, self._signature, tensors)
+            depth, tensors = self._to_batch(tensors)
             axes = (True,) * depth
         call = Call(self, layout, tensors, axes, None if self._noise is None else self._noise.index())
         if self._unused:
             self._use_first(call, tensors)
         if is_plain():
-            output = Eager.apply(call, *tensors)  # type: ignore[no-untyped-call]
+            output = Several.apply(call, *tensors)  # type: ignore[no-untyped-call]
         else:
             outputs = Value.apply(call, (), *tensors)  # type: ignore[no-untyped-call]
             output = outputs[0] if call.seen.single else outputs
@@ -166,7 +167,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         layout, tensors = split(self.label, args, kwargs)
         depth = 0
         if self.batch is not None:
-            depth, tensors = to_batch(self.label, self._signature, tensors)
+            depth, tensors = self._to_batch(tensors)
         return self._verify(layout, tensors, depth)
 
     def advance(self) -> None:
@@ -220,8 +221,9 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         own["_noise"] = noise_source(self.noise, self.rng, self.draws)
         own["_signature"] = None if self.signature is None else Signature.parse(self.signature)
         own["_numpy_dtype"] = None if self.compute_dtype is None else _real_dtype(self.compute_dtype)
-        own["_unused"] = ["first"]
+        own["_unused"] = True
         own["_number"] = register(self)
+        own["_shapes"], own["_returns_one"] = {}, True
         own["_closed"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -237,7 +239,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.__dict__.update(_unused=["first"], _number=register(self), _closed=True)
+        self.__dict__.update(_unused=True, _number=register(self), _closed=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         new = type(self).__new__(type(self))
@@ -276,6 +278,52 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
             "derivative of the adjoint along t; or leave out create_graph=True if the first derivative is enough."
         )
 
+    def _to_batch(self, tensors: tuple[Tensor, ...]) -> tuple[int, tuple[Tensor, ...]]:
+        return to_batch(self.label, self._signature, tensors)
+
+    def _remember(
+        self, layout: Layout, arrays: Sequence[Array], evaluation: Evaluation, axes: tuple[bool, ...]
+    ) -> None:
+        """Keep the shapes that a compiler will ask for."""
+        depth = sum(axes)
+        inputs = [array.shape[len(axes) :] for array in arrays]
+        self._shapes[_shape_key(layout, inputs)] = [y.shape[depth:] for y in evaluation.outputs]
+        self.__dict__["_returns_one"] = evaluation.single
+
+    def _output_shapes(self, layout: Layout, inputs: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return the shapes of one sample's outputs, before the function was called.
+
+        Raises
+        ------
+        ValueError
+            If nobody knows.
+        """
+        if self.out_shape is not None:
+            found = self.out_shape(*inputs) if callable(self.out_shape) else self.out_shape
+            return [tuple(each) for each in found] if isinstance(found, list) else [tuple(found)]
+        if self._signature is not None:
+            sizes = {
+                name: size
+                for names, shape in zip(self._signature.inputs, inputs, strict=True)
+                for name, size in zip(names, shape, strict=True)
+            }
+            if all(name in sizes for names in self._signature.outputs for name in names):
+                return [tuple(sizes[name] for name in names) for names in self._signature.outputs]
+        key = _shape_key(layout, [tuple(int(size) for size in shape) for shape in inputs])
+        if key not in self._shapes:
+            raise ValueError(
+                f"{self.label}: a compiler asks for the shape of the output before the function is called. Call "
+                f"{self.label} once before you compile it, or give out_shape=."
+            )
+        return self._shapes[key]
+
+    def _ready_to_compile(self) -> None:
+        """Do now what a first call does, since a compiled program does not."""
+        if self.aux:
+            raise TypeError(f"{self.label}: torch.compile lets only tensors through, and aux=True gives other things.")
+        if self._unused and self.check == "first":
+            raise RuntimeError(f'{self.label}: check="first" needs a first call that is not compiled.')
+
     def _use_first(self, call: Call, tensors: tuple[Tensor, ...]) -> None:
         if self.check == "first":
             if not any(tensor.requires_grad for tensor in tensors) and is_plain():
@@ -285,7 +333,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
                     f'{self.label}: check="first" needs a first call outside torch.func. Call {self.label}.verify(x).'
                 )
             self._verify(call.layout, tensors, len(call.axes))
-        self._unused.clear()
+        self.__dict__["_unused"] = False
 
     def _verify(self, layout: Layout, tensors: tuple[Tensor, ...], depth: int) -> str:
         arrays = [to_array(tensor, np.dtype(np.float64) if tensor.is_floating_point() else None) for tensor in tensors]
@@ -302,6 +350,10 @@ def _real_dtype(dtype: DTypeLike) -> "np.dtype[np.generic]":
     if found.kind != "f":
         raise TypeError(f"compute_dtype must be a real floating-point dtype, such as 'float64'; got {found}.")
     return found
+
+
+def _shape_key(layout: Layout, inputs: list[tuple[int, ...]]) -> str:
+    return f"{layout!r}{inputs!r}"
 
 
 def _kind(found: object) -> str:

@@ -13,9 +13,11 @@ from numpy.typing import DTypeLike
 from ..noise import Draws, Factor, NoisyPair
 from .arrays import Array, as_numbers
 from .captured import captured_noise, captured_parameter, share_state
-from .evaluation import one_for_each, run
-from .external import ExternalFunction
 from .draws import Seed
+from .eager import DTYPES, apply_one
+from .evaluation import Evaluation, explain, fitting, one_for_each, run
+from .external import ExternalFunction
+from .torch_state import is_ordinary
 
 Function = Callable[..., Any]
 
@@ -38,6 +40,7 @@ class FunctionOp(ExternalFunction):
 
     def __init__(self, fun: Function | None, derivatives: dict[str, Function], options: dict[str, Any]) -> None:
         self._fun, self._derivatives = fun, derivatives
+        self._scalar = bool({"grad", "value_and_grad"} & set(derivatives))
         (self._kind,) = {"grad", "vjp", "jac", "value_and_grad"} & set(derivatives)
         self._main: Function = fun or derivatives["value_and_grad"]
         for name, value in options.items():
@@ -47,6 +50,12 @@ class FunctionOp(ExternalFunction):
         functions = [function for function in (fun, *derivatives.values()) if function is not None]
         self._stateful = self._kind != "value_and_grad" and share_state(functions)
         self._turn = _Turn()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output for tensors, differentiably."""
+        if len(args) == 1 and not kwargs and self._direct and is_ordinary(args[0]) and args[0].dtype in DTYPES:
+            return apply_one(self, args[0])
+        return super().__call__(*args, **kwargs)
 
     def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int) -> Any:
         point = Point(args, kwargs, inputs, lead)
@@ -70,6 +79,43 @@ class FunctionOp(ExternalFunction):
         elif self._kind == "jac":
             point.outputs = [np.asarray(each) for each in (y if isinstance(y, tuple) else (y,))]
         return y, point, aux
+
+    def _value_at(self, x: Array) -> tuple[Any, Array | None]:
+        """Return the number at one array, and the gradient if it comes with it."""
+        try:
+            found = self._main(x)
+        except Exception as error:
+            explain(self, "function", error)
+            raise
+        if type(found) is np.float64:
+            return found, None
+        gradient = None
+        if self._kind == "value_and_grad":
+            found, gradient = self._pair(found, "(value, gradient)")
+            gradient = np.array(self._fitting(gradient, x))  # a copy, since it may be a buffer
+        self._check_scalar(found, 0)
+        return as_numbers(found, f"{self.label}: its function"), gradient
+
+    def _gradient_at(self, x: Array) -> Array:
+        """Return the gradient at one array."""
+        try:
+            gradient = self._derivatives["grad"](x)
+        except Exception as error:
+            explain(self, "grad", error)
+            raise
+        if type(gradient) is np.ndarray and gradient.shape == x.shape and gradient.dtype == x.dtype:
+            return gradient
+        return self._fitting(gradient, x)
+
+    def _fitting(self, gradient: Any, x: Array) -> Array:
+        (gradient,) = one_for_each(self, gradient, [x], self._kind)
+        return fitting(self, gradient, x, self._kind, "the input").astype(x.dtype)
+
+    def _known(self, x: Array, gradient: Array | None) -> Evaluation:
+        """Return the evaluation at an array whose value was computed before."""
+        point = Point((x,), {}, [x], 0)
+        point.gradient = None if gradient is None else (gradient,)
+        return Evaluation.known(self, point, [x])
 
     def adjoint(self, point: Point, *gs: Array) -> Any:
         """Return the transposed Jacobian times g."""
@@ -174,7 +220,7 @@ class FunctionOp(ExternalFunction):
         if np.ndim(y) != lead:
             raise ValueError(
                 f"{self.label} returned shape {np.shape(y)}, and grad= is for one number"
-                f"{' a sample' if lead else ''}. If x holds many points, add batch=\"vectorized\" (or \"loop\"); for an "
+                f'{" a sample" if lead else ""}. If x holds many points, add batch="vectorized" (or "loop"); for an '
                 "output of several numbers give vjp= or jac= instead of grad=."
             )
 
@@ -209,6 +255,16 @@ class FunctionOp(ExternalFunction):
         )
 
     def _use_first(self, call: Any, tensors: Any) -> None:
+        self._look_at_functions()
+        super()._use_first(call, tensors)
+        self.__dict__["_direct"] = self._may_be_direct and not self._unused
+
+    def _ready_to_compile(self) -> None:
+        super()._ready_to_compile()
+        self._look_at_functions()
+
+    def _look_at_functions(self) -> None:
+        """Refuse tensors, and warn of noise, that the functions reach from outside."""
         for role, function in {"function": self._main, **self._derivatives}.items():
             if name := captured_parameter(function):
                 raise TypeError(
@@ -219,9 +275,23 @@ class FunctionOp(ExternalFunction):
                 warnings.warn(
                     f"{self.label}: its {role} draws from {source}. The bridge cannot repeat such a draw, so two "
                     "backward passes differ. Give the noiseless functions and noise=UniformFactor(0.5), rng=0.",
-                    stacklevel=4,
+                    stacklevel=5,
                 )
-        super()._use_first(call, tensors)
+
+    def _remember(self, layout: Any, arrays: Any, evaluation: Any, axes: Any) -> None:
+        if not self._scalar:
+            super()._remember(layout, arrays, evaluation, axes)
+
+    def _output_shapes(self, layout: Any, inputs: Any) -> list[tuple[int, ...]]:
+        return [()] if self._scalar else super()._output_shapes(layout, inputs)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.__dict__["_direct"] = False
+        options = (self.aux, self.batch, self.compute_dtype, self.finite, self.noise)
+        self.__dict__["_may_be_direct"] = (
+            self._kind in ("grad", "value_and_grad") and not self._stateful and not any(options)
+        )
 
 
 class _Turn:

@@ -1,18 +1,22 @@
 """What torch is doing at the moment: the only place where the bridge looks at torch's private names.
 
-Public torch says nothing of these four things, and a bridge that does not ask gives silent zeros.
+Public torch says nothing of these things, and a bridge that does not ask gives silent zeros.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import torch
+from torch._functorch.autograd_function import enable_single_level_autograd_function as single_level_functions
 from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction as SingleLevelFunction
 
 Tensor = torch.Tensor
+ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 _transforms_active = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
-_is_legacy_batched = torch._C._functorch.is_legacy_batchedtensor
+is_legacy_batched = torch._C._functorch.is_legacy_batchedtensor  # a batch of the vmap behind is_grads_batched=True
 
 
 def is_plain() -> bool:
@@ -41,9 +45,22 @@ def random_mark() -> int:
         return int(torch.randint(2**63 - 1, ()))
 
 
-def is_legacy_batched(tensor: Tensor) -> bool:
-    """Say whether a tensor is a batch in disguise, of the older vmap behind ``is_grads_batched=True``."""
-    return bool(_is_legacy_batched(tensor))
+def is_alone(g: Tensor) -> bool:
+    """Say whether a backward pass may compute with the numbers of g: nothing will differentiate or batch what it does."""
+    return not (
+        torch.is_grad_enabled() or _transforms_active() or forward_ad._current_level >= 0 or is_legacy_batched(g)
+    )
+
+
+def is_ordinary(x: object) -> bool:
+    """Say whether x is a dense tensor on the CPU and nothing but plain autograd is at work."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in ORDINARY
+        and not (_transforms_active() or _dispatch_modes() or forward_ad._current_level >= 0)
+        and x.is_cpu  # type: ignore[attr-defined]
+        and x.layout is torch.strided  # type: ignore[attr-defined]
+    )
 
 
 def take_out_legacy_batches(tensors: Sequence[Tensor], batched: Sequence[bool]) -> tuple[list[Tensor], int]:
@@ -58,3 +75,17 @@ def take_out_legacy_batches(tensors: Sequence[Tensor], batched: Sequence[bool]) 
 def put_back_legacy_batches(tensors: Sequence[Tensor], level: int) -> tuple[Tensor, ...]:
     """Undo :func:`take_out_legacy_batches`."""
     return tuple(torch._add_batch_dim(tensor, 0, level) for tensor in tensors)
+
+
+@contextlib.contextmanager
+def below_this_level() -> Iterator[None]:
+    """Go on where an op's own autograd has done its work: at the next transform, or at the computation.
+
+    A Function switches gradients off for its forward, and torch.func's next level would believe it.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch._C._AutoDispatchBelowAutograd())
+        if _transforms_active():
+            stack.enter_context(torch.enable_grad())
+            stack.enter_context(forward_ad._set_fwd_grad_enabled(True))
+        yield

@@ -40,9 +40,11 @@ class Level(Function):
     groups: ClassVar[str]
 
     @classmethod
-    def of(cls, call: Call, wanted: Sequence[bool], *groups: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def of(cls, call: Any, wanted: Sequence[bool], *groups: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Apply the Function to groups of tensors."""
         tensors = [tensor for group in groups for tensor in group]
+        if not isinstance(call, Call):  # inside a compiled program
+            return call.apply(cls, wanted, tensors)
         batched = [is_legacy_batched(tensor) for tensor in tensors]
         if any(batched):  # the older vmap has no rules, so we take its batch out and put it back
             tensors, level = take_out_legacy_batches(tensors, batched)
