@@ -1,13 +1,15 @@
 """Tensor to array and back: always a copy, never another dtype or device than asked for."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 Tensor = torch.Tensor
 
-NUMPY_DTYPES = {
+NUMPY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float64: np.dtype(np.float64),
     torch.float32: np.dtype(np.float32),
     torch.float16: np.dtype(np.float16),

@@ -80,7 +80,7 @@ def to_batch(label: str, signature: Signature | None, tensors: tuple[Tensor, ...
                 raise ValueError(f"{label}: axis {name!r} of {signature.text!r} is {sizes[name]} and {size} long.")
         lead.append(tensor.shape[:depth])
     try:
-        shape = torch.broadcast_shapes(*lead)
+        shape = torch.broadcast_shapes(*lead)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         raise ValueError(f"{label}: the leading axes {[tuple(each) for each in lead]} do not broadcast.") from error
     stretched = [

@@ -52,7 +52,7 @@ class Call:
         axes: tuple[bool, ...] = (),
         draw: int | None = None,
     ) -> None:
-        self.op, self.layout, self.axes, self.draw = op, layout, axes, draw
+        self.op, self.layout, self.axes, self.draw = op, layout, axes, draw or 0
         self.real = [index for index, tensor in enumerate(tensors) if tensor.is_floating_point()]
         first = tensors[self.real[0]]
         self.dtype, self.device = first.dtype, first.device

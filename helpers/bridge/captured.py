@@ -6,6 +6,7 @@ called, so we look before.
 
 import dis
 import functools
+import inspect
 import random
 import types
 from collections.abc import Callable, Iterator
@@ -74,8 +75,8 @@ def _codes(function: Any) -> list[tuple[types.CodeType, dict[str, Any], list[tup
     owner = None
     while isinstance(function, functools.partial):
         function = function.func
-    if not isinstance(function, (types.FunctionType, types.MethodType)) and hasattr(type(function), "__call__"):
-        method = getattr(type(function), "__call__", None)
+    if not isinstance(function, (types.FunctionType, types.MethodType)):
+        method = inspect.getattr_static(type(function), "__call__", None)
         if isinstance(method, types.FunctionType):
             function, owner = method, function
     if isinstance(function, types.MethodType):

@@ -18,7 +18,7 @@ import torch
 
 from .arguments import Layout
 from .call import Call, Seen
-from .torch_state import SingleLevelFunction, below_this_level, single_level_functions
+from .torch_state import SingleLevelFunction, below_this_level, constant_for_compilers, single_level_functions
 from .transforms import Bend, Hvp, Jvp, Level, Value, Vjp
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Tensor = torch.Tensor
 SPACE = "bring_your_own_gradient"
 WAITING = 4  # solved evaluations that wait for their gradient; a solver's state may be large
 
-_library = torch.library.Library(SPACE, "DEF")
+_library: Any = torch.library.Library(SPACE, "DEF")  # type: ignore[no-untyped-call]
 _library.define("value(Tensor[] xs, str key, int[] axes) -> Tensor[]", tags=(torch.Tag.nondeterministic_seeded,))
 _library.define(
     "level(str name, Tensor[] tensors, Tensor ticket, str key, int[] axes, bool[] wanted) -> Tensor[]",
@@ -66,7 +66,7 @@ def call_compiled(op: "ExternalFunction", args: tuple[Any, ...], kwargs: dict[st
     return outputs[0] if returns_one(key) else tuple(outputs)
 
 
-@torch._dynamo.assume_constant_result
+@constant_for_compilers
 def make_key(number: str, fixed: tuple[Any, ...], named: dict[str, Any], places: tuple[Any, ...]) -> str:
     """Return the text by which a compiled program finds the function and the arguments that are no tensors."""
     op, layout = _ops[number], Layout(fixed, named, places)
@@ -77,7 +77,7 @@ def make_key(number: str, fixed: tuple[Any, ...], named: dict[str, Any], places:
     return key
 
 
-@torch._dynamo.assume_constant_result
+@constant_for_compilers
 def returns_one(key: str) -> bool:
     """Say whether the function returns one output, not a tuple of them."""
     return _op_of(key)._returns_one
@@ -122,19 +122,19 @@ def _compute_level(
     layout = _layouts[key]
     draw, number = ticket.tolist()
     call = Call(_op_of(key), layout, tensors[: len(layout.places)], tuple(map(bool, axes)), draw)
-    call.seen = _waiting.pop(number, None) or call.seen
+    call.seen = _waiting.pop(number, call.seen)
     return list(LEVELS[name].forward(call, tuple(wanted), *tensors))
 
 
 # --- their shapes
 
 
-@torch.library.register_fake(f"{SPACE}::value", lib=_library)
+@torch.library.register_fake(f"{SPACE}::value", lib=_library)  # type: ignore[untyped-decorator]
 def _shape_of_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
     return [*_empty_outputs(xs, key, axes), torch.empty(2, dtype=torch.int64)]
 
 
-@torch.library.register_fake(f"{SPACE}::level", lib=_library)
+@torch.library.register_fake(f"{SPACE}::level", lib=_library)  # type: ignore[untyped-decorator]
 def _shape_of_level(
     name: str, tensors: list[Tensor], ticket: Tensor, key: str, axes: list[int], wanted: list[bool]
 ) -> list[Tensor]:
@@ -223,7 +223,7 @@ TRACED = {name: _traced(level) for name, level in LEVELS.items()}
 @torch.library.impl(_library, "value", "Autograd")
 def _differentiate_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
     with single_level_functions():
-        return list(TracedValue.apply(TracedCall(key, axes, xs), *xs))  # type: ignore[no-untyped-call]
+        return list(TracedValue.apply(TracedCall(key, axes, xs), *xs))  # type: ignore[attr-defined]
 
 
 @torch.library.impl(_library, "level", "Autograd")

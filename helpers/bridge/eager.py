@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 A_FEW = 16
-DTYPES = {torch.float64: np.dtype(np.float64), torch.float32: np.dtype(np.float32)}
+DTYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float64: np.dtype(np.float64), torch.float32: np.dtype(np.float32)}
 
 
 class One(Function):
@@ -53,7 +53,7 @@ class One(Function):
 
 
 # torch's own apply first looks for leftovers of torch.func, and that costs more than the mathematics.
-apply_one = super(Function, One).apply
+apply_one: Any = super(Function, One).apply
 
 
 class Several(Function):

@@ -152,7 +152,7 @@ class Sample:
         """Return the inner product over all inputs, one number a sample."""
         total: Any = 0.0
         for a, b in zip(left, right, strict=True):
-            total = total + np.sum(a * b, axis=tuple(range(self.lead, a.ndim)))  # type: ignore[operator]
+            total = total + np.sum(a * b, axis=tuple(range(self.lead, a.ndim)))
         return np.asarray(total)
 
     def _handed_out(self) -> Any:
@@ -167,7 +167,7 @@ class Sample:
 
     def _check_finite(self, arrays: Arrays, role: str) -> None:
         for array in arrays:
-            if not np.all(np.isfinite(array)):  # type: ignore[arg-type]
+            if not np.all(np.isfinite(array)):
                 where = ", ".join(np.array2string(x, threshold=4, precision=4) for x in self.inputs)
                 raise FloatingPointError(f"{self.op.label}: its {role} holds NaN or Inf at x = {where}.")
 

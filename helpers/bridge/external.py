@@ -69,6 +69,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
     --------
     Solve K u = f for a diagonal K. The adjoint uses the solution u.
 
+    >>> import torch
     >>> class Diagonal(ExternalFunction):
     ...     def forward(self, k):
     ...         u = 1 / k
@@ -96,7 +97,12 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
 
     _closed: ClassVar[bool] = False
     _noise: NoiseSource | None
+    _number: str
     _numpy_dtype: "np.dtype[np.generic] | None"
+    _returns_one: bool
+    _shapes: dict[str, list[tuple[int, ...]]]
+    _signature: Signature | None
+    _unused: bool
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output and the state."""
@@ -156,13 +162,14 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
 
         Examples
         --------
+        >>> import torch
         >>> class Square(ExternalFunction):
         ...     def forward(self, x):
         ...         return x @ x, x
         ...     def adjoint(self, x, g):
         ...         return 2 * g * x
         >>> print(Square().verify(torch.tensor([1.0, 2.0])))
-        Square: its adjoint agrees with finite differences: 3.73226 and 3.73226.
+        Square: its adjoint agrees with finite differences: 0.558631 and 0.558631.
         """
         layout, tensors = split(self.label, args, kwargs)
         depth = 0
@@ -274,8 +281,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
                 "tangent(self, state, t), which returns the Jacobian times t."
             )
         return (
-            f"{self.label} has no hvp, which a second derivative needs. Write hvp(self, state, g, t), which returns the "
-            "derivative of the adjoint along t; or leave out create_graph=True if the first derivative is enough."
+            f"{self.label} has no hvp, which a second derivative needs. Write hvp(self, state, g, t), which returns "
+            "the derivative of the adjoint along t; or leave out create_graph=True if the first derivative is enough."
         )
 
     def _to_batch(self, tensors: tuple[Tensor, ...]) -> tuple[int, tuple[Tensor, ...]]:

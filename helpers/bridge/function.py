@@ -38,6 +38,9 @@ class Point:
 class FunctionOp(ExternalFunction):
     """What :func:`differentiable` returns: an ExternalFunction made of functions."""
 
+    _direct: bool
+    _may_be_direct: bool
+
     def __init__(self, fun: Function | None, derivatives: dict[str, Function], options: dict[str, Any]) -> None:
         self._fun, self._derivatives = fun, derivatives
         self._scalar = bool({"grad", "value_and_grad"} & set(derivatives))
@@ -196,8 +199,8 @@ class FunctionOp(ExternalFunction):
         wanted = y.shape + x.shape[lead:]
         if jacobian.shape != wanted:
             raise ValueError(
-                f"{self.label}: its jac returned shape {jacobian.shape}, and an output of shape {y.shape} with an input "
-                f"of shape {x.shape} asks for {wanted}."
+                f"{self.label}: its jac returned shape {jacobian.shape}, and an output of shape {y.shape} with an "
+                f"input of shape {x.shape} asks for {wanted}."
             )
         batch = y.shape[:lead]
         return np.array(jacobian).reshape(*batch, int(np.prod(y.shape[lead:])), int(np.prod(x.shape[lead:])))
@@ -250,8 +253,8 @@ class FunctionOp(ExternalFunction):
         if self._kind in ("grad", "value_and_grad"):
             form = "hvp(x, t) returns the Hessian times t"
         return (
-            f"{self.label} has no hvp, which a second derivative needs. Give differentiable(..., hvp=...), where {form}; "
-            "or leave out create_graph=True if the first derivative is enough."
+            f"{self.label} has no hvp, which a second derivative needs. Give differentiable(..., hvp=...), where "
+            f"{form}; or leave out create_graph=True if the first derivative is enough."
         )
 
     def _use_first(self, call: Any, tensors: Any) -> None:
@@ -397,6 +400,7 @@ def differentiable(
     --------
     A function of one vector, with its gradient:
 
+    >>> import torch
     >>> rosen = differentiable(
     ...     lambda x: (1 - x[0]) ** 2 + 5 * (x[1] - x[0] ** 2) ** 2,
     ...     grad=lambda x: np.array([-2 * (1 - x[0]) - 20 * x[0] * (x[1] - x[0] ** 2), 10 * (x[1] - x[0] ** 2)]),

@@ -4,14 +4,16 @@ Public torch says nothing of these things, and a bridge that does not ask gives 
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
-from torch._functorch.autograd_function import enable_single_level_autograd_function as single_level_functions
 from torch.autograd import forward_ad
-from torch.autograd.function import _SingleLevelFunction as SingleLevelFunction
 
 Tensor = torch.Tensor
+SingleLevelFunction = torch.autograd.function._SingleLevelFunction  # a Function for the inside of an op
+single_level_functions: Any = vars(torch._functorch.autograd_function)["enable_single_level_autograd_function"]
+Answer = TypeVar("Answer", bound=Callable[..., Any])
 ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 _transforms_active = torch._C._are_functorch_transforms_active
@@ -25,7 +27,7 @@ def is_plain() -> bool:
 
 
 def is_recording() -> bool:
-    """Say whether torch records operations as a program (make_fx, fake tensors): NumPy code would be a constant in it."""
+    """Say whether torch writes a program (make_fx, fake tensors): what NumPy computes would be a constant in it."""
     return bool(_dispatch_modes())
 
 
@@ -46,7 +48,7 @@ def random_mark() -> int:
 
 
 def is_alone(g: Tensor) -> bool:
-    """Say whether a backward pass may compute with the numbers of g: nothing will differentiate or batch what it does."""
+    """Say whether a backward pass may compute with the numbers of g: nobody will differentiate or batch that."""
     return not (
         torch.is_grad_enabled() or _transforms_active() or forward_ad._current_level >= 0 or is_legacy_batched(g)
     )
@@ -61,6 +63,15 @@ def is_ordinary(x: object) -> bool:
         and x.is_cpu  # type: ignore[attr-defined]
         and x.layout is torch.strided  # type: ignore[attr-defined]
     )
+
+
+def constant_for_compilers(function: Answer) -> Answer:
+    """Let torch.compile run a function while it reads the program, and keep the answer.
+
+    It is torch.compiler.assume_constant_result, without the second that the import of the compiler takes.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def take_out_legacy_batches(tensors: Sequence[Tensor], batched: Sequence[bool]) -> tuple[list[Tensor], int]:

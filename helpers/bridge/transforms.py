@@ -44,7 +44,8 @@ class Level(Function):
         """Apply the Function to groups of tensors."""
         tensors = [tensor for group in groups for tensor in group]
         if not isinstance(call, Call):  # inside a compiled program
-            return call.apply(cls, wanted, tensors)
+            traced: tuple[Tensor, ...] = call.apply(cls, wanted, tensors)
+            return traced
         batched = [is_legacy_batched(tensor) for tensor in tensors]
         if any(batched):  # the older vmap has no rules, so we take its batch out and put it back
             tensors, level = take_out_legacy_batches(tensors, batched)
@@ -127,7 +128,8 @@ class Vjp(Level):
         xs, gs = Vjp.split(call, ctx.saved_tensors)
         needs_x, needs_g = Vjp.split(call, ctx.needs_input_grad[2:])
         ts = _filled(call, xs, _spread(ctx.wanted, cs))
-        for_x, for_g = [None] * len(xs), [None] * len(gs)
+        for_x: list[Any] = [None] * len(xs)
+        for_g: list[Any] = [None] * len(gs)
         if any(needs_x):
             wanted = [needs_x[index] for index in call.real]
             for_x = _in_places(call, wanted, Hvp.of(call, wanted, xs, gs, ts))
