@@ -21,7 +21,7 @@ from .torch_state import graph_is_kept, is_alone
 from .transforms import vjp_with_graph
 
 if TYPE_CHECKING:
-    from .function import FunctionOp
+    from .function_op import FunctionOp
 
 Tensor = torch.Tensor
 A_FEW = 16

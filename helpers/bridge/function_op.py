@@ -1,0 +1,318 @@
+"""`FunctionOp`: the ExternalFunction that :func:`differentiable` makes of functions.
+
+Its state is the :class:`Point` where the function was computed; the derivatives are called with the same arguments.
+"""
+
+import contextlib
+import itertools
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .arrays import Array, as_numbers
+from .captured import captured_noise, captured_parameter, share_state
+from .eager import DTYPES, apply_one
+from .evaluation import Evaluation, explain, fitting, one_for_each, run
+from .external import ExternalFunction
+from .torch_state import is_ordinary
+
+Function = Callable[..., Any]
+
+
+class Point:
+    """Where a function was computed: its arguments, and what came with the value."""
+
+    __slots__ = ("args", "gradient", "inputs", "jacobian", "kwargs", "lead", "outputs", "serial")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int) -> None:
+        self.args, self.kwargs, self.inputs, self.lead = args, kwargs, inputs, lead
+        self.gradient: Any = None
+        self.jacobian: list[list[Array]] | None = None
+        self.outputs: list[Array] = []
+        self.serial = 0
+
+
+class FunctionOp(ExternalFunction):
+    """What :func:`differentiable` returns: an ExternalFunction made of functions."""
+
+    _direct: bool
+    _may_be_direct: bool
+
+    def __init__(self, fun: Function | None, derivatives: dict[str, Function], options: dict[str, Any]) -> None:
+        self._fun, self._derivatives = fun, derivatives
+        self._scalar = bool({"grad", "value_and_grad"} & set(derivatives))
+        (self._kind,) = {"grad", "vjp", "jac", "value_and_grad"} & set(derivatives)
+        self._main: Function = fun or derivatives["value_and_grad"]
+        for name, value in options.items():
+            setattr(self, name, value)
+        self.name = self.name or getattr(self._main, "__name__", type(self._main).__name__)
+        self.__doc__ = self._main.__doc__
+        functions = [function for function in (fun, *derivatives.values()) if function is not None]
+        self._stateful = self._kind != "value_and_grad" and share_state(functions)
+        self._turn = _Turn()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output for tensors, differentiably."""
+        if len(args) == 1 and not kwargs and self._direct and is_ordinary(args[0]) and args[0].dtype in DTYPES:
+            return apply_one(self, args[0])
+        return super().__call__(*args, **kwargs)
+
+    def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int) -> Any:
+        point = Point(args, kwargs, inputs, lead)
+        if self._stateful:
+            with self._turn.lock:
+                point.serial = self._turn.latest = next(self._turn.serials)
+                found = run(self, self._called("forward"), self._main, *args, **kwargs)
+        else:
+            found = run(self, self._called("forward"), self._main, *args, **kwargs)
+        if self._kind == "value_and_grad":
+            found, point.gradient = self._pair(found, "(value, gradient)")
+        y, aux = self._pair(found, "(value, aux)") if self.aux else (found, None)
+        if self._kind in ("grad", "value_and_grad"):
+            self._check_scalar(y, lead)
+        if point.gradient is not None:
+            gradients = one_for_each(self, point.gradient, inputs, "gradient")
+            point.gradient = tuple(
+                None if each is None else np.array(as_numbers(each, f"{self.label}: its gradient"))
+                for each in gradients
+            )
+        elif self._kind == "jac":
+            point.outputs = [np.asarray(each) for each in (y if isinstance(y, tuple) else (y,))]
+        return y, point, aux
+
+    def _value_at(self, x: Array) -> tuple[Any, Array | None]:
+        """Return the number at one array, and the gradient if it comes with it."""
+        try:
+            found = self._main(x)
+        except Exception as error:
+            explain(self, "function", error)
+            raise
+        if type(found) is np.float64:
+            return found, None
+        gradient = None
+        if self._kind == "value_and_grad":
+            found, gradient = self._pair(found, "(value, gradient)")
+            gradient = np.array(self._fitting(gradient, x))  # a copy, since it may be a buffer
+        self._check_scalar(found, 0)
+        return as_numbers(found, f"{self.label}: its function"), gradient
+
+    def _gradient_at(self, x: Array) -> Array:
+        """Return the gradient at one array."""
+        try:
+            gradient = self._derivatives["grad"](x)
+        except Exception as error:
+            explain(self, "grad", error)
+            raise
+        if type(gradient) is np.ndarray and gradient.shape == x.shape and gradient.dtype == x.dtype:
+            return gradient
+        return self._fitting(gradient, x)
+
+    def _fitting(self, gradient: Any, x: Array) -> Array:
+        (gradient,) = one_for_each(self, gradient, [x], self._kind)
+        return fitting(self, gradient, x, self._kind, "the input").astype(x.dtype)
+
+    def _known(self, x: Array, gradient: Array | None) -> Evaluation:
+        """Return the evaluation at an array whose value was computed before."""
+        point = Point((x,), {}, [x], 0)
+        point.gradient = None if gradient is None else (gradient,)
+        return Evaluation.known(self, point, [x])
+
+    def adjoint(self, point: Point, *gs: Array) -> Any:
+        """Return the transposed Jacobian times g."""
+        if self._kind == "vjp":
+            with self._solved_at(point):
+                return self._derivatives["vjp"](*point.args, *gs, **point.kwargs)
+        if self._kind == "jac":
+            rows = self._jacobian(point)
+            flat = [_flat(g, point.lead)[..., np.newaxis, :] for g in gs]
+            return tuple(
+                sum((g @ row[place])[..., 0, :] for g, row in zip(flat, rows, strict=True)).reshape(x.shape)  # type: ignore[union-attr]
+                for place, x in enumerate(point.inputs)
+            )
+        gradients = self._gradients(point)
+        return tuple(None if each is None else _times(gs[0], each) for each in gradients)
+
+    def tangent(self, point: Point, *ts: Array) -> Any:
+        """Return the Jacobian times t."""
+        if self._kind == "vjp":
+            with self._solved_at(point):
+                return self._derivatives["jvp"](*point.args, *ts, **point.kwargs)
+        if self._kind == "jac":
+            flat = [_flat(t, point.lead)[..., np.newaxis] for t in ts]
+            return tuple(
+                sum((block @ t)[..., 0] for block, t in zip(row, flat, strict=True)).reshape(y.shape)  # type: ignore[union-attr]
+                for row, y in zip(self._jacobian(point), point.outputs, strict=True)
+            )
+        total: Any = 0.0
+        for gradient, t in zip(self._gradients(point), ts, strict=True):
+            if gradient is None:
+                raise TypeError(f"{self.label}: its gradient holds None for an input that has a tangent.")
+            total = total + np.sum(gradient * t, axis=tuple(range(point.lead, t.ndim)))
+        return total
+
+    def hvp(self, point: Point, *gs_and_ts: Array) -> Any:
+        """Return the derivative of the adjoint along t."""
+        function = self._derivatives["hvp"]
+        if self._kind in ("vjp", "jac"):
+            with self._solved_at(point):
+                return function(*point.args, *gs_and_ts, **point.kwargs)
+        g, *ts = gs_and_ts
+        with self._solved_at(point):
+            found = function(*point.args, *ts, **point.kwargs)
+        products = one_for_each(self, found, point.inputs, "hvp")
+        return tuple(_times(g, as_numbers(each, f"{self.label}: its hvp")) for each in products)
+
+    def _gradients(self, point: Point) -> Sequence[Any]:
+        """Return the gradient for each real input."""
+        if point.gradient is not None:
+            gradients: Sequence[Any] = point.gradient
+            return gradients
+        with self._solved_at(point):
+            found = self._derivatives["grad"](*point.args, **point.kwargs)
+        if type(found) is np.ndarray and len(point.inputs) == 1:
+            return (found,)
+        gradients = one_for_each(self, found, point.inputs, "grad")
+        return [each if each is None else as_numbers(each, f"{self.label}: its grad") for each in gradients]
+
+    def _jacobian(self, point: Point) -> list[list[Array]]:
+        """Return the Jacobian as matrices, one for each output and input; computed once a point."""
+        if point.jacobian is None:
+            with self._solved_at(point):
+                found = self._derivatives["jac"](*point.args, **point.kwargs)
+            rows = found if isinstance(found, tuple) and len(point.outputs) > 1 else (found,)
+            if len(rows) != len(point.outputs):
+                raise ValueError(f"{self.label}: its jac must return one row for each of {len(point.outputs)} outputs.")
+            point.jacobian = [
+                [
+                    self._matrix(block, y, x, point.lead)
+                    for block, x in zip(one_for_each(self, row, point.inputs, "jac"), point.inputs, strict=True)
+                ]
+                for row, y in zip(rows, point.outputs, strict=True)
+            ]
+        return point.jacobian
+
+    def _matrix(self, block: Any, y: Array, x: Array, lead: int) -> Array:
+        jacobian = as_numbers(block, f"{self.label}: its jac")
+        wanted = y.shape + x.shape[lead:]
+        if jacobian.shape != wanted:
+            raise ValueError(
+                f"{self.label}: its jac returned shape {jacobian.shape}, and an output of shape {y.shape} with an "
+                f"input of shape {x.shape} asks for {wanted}."
+            )
+        batch = y.shape[:lead]
+        return np.array(jacobian).reshape(*batch, int(np.prod(y.shape[lead:])), int(np.prod(x.shape[lead:])))
+
+    @contextlib.contextmanager
+    def _solved_at(self, point: Point) -> Iterator[None]:
+        """Bring an object that remembers its latest solve back to this point."""
+        if not self._stateful:
+            yield
+            return
+        with self._turn.lock:
+            if self._turn.latest != point.serial:
+                run(self, self._called("forward"), self._main, *point.args, **point.kwargs)
+                self._turn.latest = point.serial
+            yield
+
+    def _check_scalar(self, y: Any, lead: int) -> None:
+        if isinstance(y, tuple):
+            raise ValueError(f"{self.label} returns several outputs, and grad= is for one number. Give vjp= or jac=.")
+        if np.ndim(y) != lead:
+            raise ValueError(
+                f"{self.label} returned shape {np.shape(y)}, and grad= is for one number"
+                f'{" a sample" if lead else ""}. If x holds many points, add batch="vectorized" (or "loop"); for an '
+                "output of several numbers give vjp= or jac= instead of grad=."
+            )
+
+    def _pair(self, found: Any, form: str) -> tuple[Any, Any]:
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise TypeError(f"{self.label} must return {form}; it returned {type(found).__name__}.")
+        return found
+
+    def _hand_out(self, state: Any) -> Any:
+        return state
+
+    def _offers(self, what: str) -> bool:
+        if what == "hvp":
+            return "hvp" in self._derivatives
+        return self._kind != "vjp" or "jvp" in self._derivatives
+
+    def _called(self, role: str) -> str:
+        return {"forward": "function", "adjoint": self._kind, "tangent": "jvp"}.get(role, role)
+
+    def _cure(self, what: str) -> str:
+        if what == "tangent":
+            return (
+                f"{self.label} has no jvp, which forward mode and some second derivatives need. Give "
+                "differentiable(..., jvp=...), where jvp(x, t) returns the Jacobian times t."
+            )
+        form = "hvp(x, g, t) returns the derivative of vjp(x, g) along t"
+        if self._kind in ("grad", "value_and_grad"):
+            form = "hvp(x, t) returns the Hessian times t"
+        return (
+            f"{self.label} has no hvp, which a second derivative needs. Give differentiable(..., hvp=...), where "
+            f"{form}; or leave out create_graph=True if the first derivative is enough."
+        )
+
+    def _use_first(self, call: Any, tensors: Any) -> None:
+        self._look_at_functions()
+        super()._use_first(call, tensors)
+        self.__dict__["_direct"] = self._may_be_direct and not self._unused
+
+    def _ready_to_compile(self) -> None:
+        super()._ready_to_compile()
+        self._look_at_functions()
+
+    def _look_at_functions(self) -> None:
+        """Refuse tensors, and warn of noise, that the functions reach from outside."""
+        for role, function in {"function": self._main, **self._derivatives}.items():
+            if name := captured_parameter(function):
+                raise TypeError(
+                    f"{self.label}: its {role} reaches the tensor {name} from outside, whose gradient would be lost. "
+                    f"Pass {name} as an argument of its own."
+                )
+            if source := captured_noise(function):
+                warnings.warn(
+                    f"{self.label}: its {role} draws from {source}. The bridge cannot repeat such a draw, so two "
+                    "backward passes differ. Give the noiseless functions and noise=UniformFactor(0.5), rng=0.",
+                    stacklevel=5,
+                )
+
+    def _remember(self, layout: Any, arrays: Any, evaluation: Any, axes: Any) -> None:
+        if not self._scalar:
+            super()._remember(layout, arrays, evaluation, axes)
+
+    def _output_shapes(self, layout: Any, inputs: Any) -> list[tuple[int, ...]]:
+        return [()] if self._scalar else super()._output_shapes(layout, inputs)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.__dict__["_direct"] = False
+        options = (self.aux, self.batch, self.compute_dtype, self.finite, self.noise)
+        self.__dict__["_may_be_direct"] = (
+            self._kind in ("grad", "value_and_grad") and not self._stateful and not any(options)
+        )
+
+
+class _Turn:
+    """Who may use a solver that remembers, and what it solved last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.serials = itertools.count(1)
+        self.latest = 0
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return _Turn, ()
+
+
+def _times(g: Array, gradient: Array) -> Array:
+    product: Array = g.reshape(g.shape + (1,) * (gradient.ndim - g.ndim)) * gradient if g.ndim else g * gradient
+    return product
+
+
+def _flat(array: Array, lead: int) -> Array:
+    return array.reshape(*array.shape[:lead], -1)
