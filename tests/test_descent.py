@@ -14,6 +14,7 @@ from helpers import Trajectory, descend, descend_with_gradient, rosenbrock
 
 OPTIMISERS = {
     "Adam": lambda x: torch.optim.Adam([x], lr=0.05),
+    "fused Adam": lambda x: torch.optim.Adam([x], lr=0.05, fused=True),
     "SGD": lambda x: torch.optim.SGD([x], lr=0.01, momentum=0.5),
     "RMSprop": lambda x: torch.optim.RMSprop([x], lr=0.02),
     "AdamW": lambda x: torch.optim.AdamW([x], lr=0.05),
@@ -405,7 +406,9 @@ def test_a_gradient_of_another_shape_is_refused_before_the_step(shape):
     assert x.tolist() == [0.1, 0.1]
 
 
-@pytest.mark.parametrize("given", [None, ["a", "b"], [1j, 1.0]], ids=["None", "str", "complex"])
+@pytest.mark.parametrize(
+    "given", [None, ["a", "b"], [1j, 1.0], np.array([1j, 1.0]), np.array([True, False]), np.array([1.0, 2.0], object)]
+)
 def test_a_gradient_that_is_not_real_is_refused(given):
     with pytest.raises(TypeError, match="The gradient must hold real numbers; got dtype"):
         descend_with_gradient(OPTIMISERS["SGD"](parameter()), lambda x: given, 1)
