@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import bridge, descent, diagrams, listing, noise, plots, rosenbrock
+    from . import bars, bridge, descent, diagrams, listing, noise, plots, rosenbrock
     from .bridge import ExternalFunction, MissingDerivative, WrongDerivative, differentiable
     from .descent import Trajectory, descend, descend_with_gradient
     from .exercises import check, hint, solution
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .picture import Picture
     from .requirements import check_environment
 
-_MODULES = ["bridge", "descent", "diagrams", "listing", "noise", "plots", "rosenbrock"]
+_MODULES = ["bars", "bridge", "descent", "diagrams", "listing", "noise", "plots", "rosenbrock"]
 _HOME = {
     "ExternalFunction": "bridge",
     "GaussianFactor": "noise",
@@ -43,6 +43,7 @@ __all__ = [
     "Trajectory",
     "UniformFactor",
     "WrongDerivative",
+    "bars",
     "bridge",
     "check",
     "check_environment",

@@ -55,7 +55,8 @@ def value(x: ArrayLike, a: float = A, b: float = B) -> np.float64 | Array:
         return np.float64(_value(*point, a, b))
     x0, x1 = _coordinates(x)
     with _floating_point_rules():
-        return _value(x0, x1, a, b)
+        values: np.float64 | Array = _value(x0, x1, a, b)
+        return values
 
 
 def _value(x0: Any, x1: Any, a: float, b: float) -> Any:

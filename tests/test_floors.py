@@ -23,11 +23,12 @@ FLOORS = {
     "picture": 3.5,  # no plot itself: what the plots stand on
     "solvers": 4,
     "plots": 4,
+    "bars": 4,
     "diagrams": 4,
     "explorer": 5,
     "exercises": 5,
 }
-MAY_DRAW = {"picture", "plots", "diagrams", "explorer", "exercises"}
+MAY_DRAW = {"picture", "plots", "bars", "diagrams", "explorer", "exercises"}
 MAY_KNOW_ROSENBROCK = {"rosenbrock", "plots", "explorer", "exercises"}
 FILES = {path: path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in sorted(PACKAGE.rglob("*.py"))}
 MODULES = {path: module for path, module in FILES.items() if module != "__init__"}
