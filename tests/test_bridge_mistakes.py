@@ -1104,7 +1104,9 @@ def test_dtype_forced_by_the_gradient(form):
 
 
 @every_form
-@pytest.mark.parametrize("result", [int, np.int64, lambda y: np.array(int(y)), np.int8], ids=str)
+@pytest.mark.parametrize(
+    "result", [int, np.int64, lambda y: np.array(int(y)), np.int8], ids=["int", "int64", "array", "int8"]
+)
 def test_integer_result(form, result):
     op = FORMS[form](lambda x: result(np.sum(x)), lambda x: np.ones(2, np.int64))
     x = at(1.0, 2.0)

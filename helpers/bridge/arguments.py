@@ -1,6 +1,7 @@
 """The arguments of a call: which are tensors, which are not, and how the NumPy function gets them back in place."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 
 from .arrays import Array
+from .state import keep
 
 Tensor = torch.Tensor
 REAL = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
@@ -40,6 +42,24 @@ class Layout(NamedTuple):
 ONE_TENSOR = Layout((None,), {}, (0,))
 
 
+def in_order(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return a call's arguments with tensors given by keyword in the places that the function has for them.
+
+    Gradients come in the order of the function's parameters, and a vjp gets g after the positional ones.
+    """
+    if not any(isinstance(value, Tensor) for value in kwargs.values()):
+        return args, kwargs
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except (TypeError, ValueError):  # the call itself says what does not fit
+        return args, kwargs
+    positional, named = list(bound.args), dict(bound.kwargs)
+    while len(positional) > len(args) and not isinstance(positional[-1], Tensor):
+        positional.pop()
+    names = list(bound.arguments)[len(positional) :]
+    return tuple(positional), {name: kwargs[name] for name in [*names, *named] if name in kwargs}
+
+
 def split(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Layout, tuple[Tensor, ...]]:
     """Return the layout of a call and its tensors.
 
@@ -59,8 +79,8 @@ def split(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Lay
             _refuse_hidden_tensors(name, place, value)
         tensors = tuple(value for _, value in found)
         layout = Layout(
-            tuple(None if isinstance(value, Tensor) else value for value in args),
-            {key: None if isinstance(value, Tensor) else value for key, value in kwargs.items()},
+            tuple(None if isinstance(value, Tensor) else _kept(value) for value in args),
+            {key: None if isinstance(value, Tensor) else _kept(value) for key, value in kwargs.items()},
             tuple(place for place, _ in found),
         )
     real = False
@@ -72,6 +92,10 @@ def split(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Lay
     if not real:
         _refuse_no_real_tensor(name, args, tensors)
     return layout, tensors
+
+
+def _kept(value: Any) -> Any:
+    return keep(value) if isinstance(value, np.ndarray) else value  # the derivatives will need it as it is now
 
 
 def _refuse_unfit(name: str, which: str, tensor: Tensor) -> None:

@@ -125,9 +125,25 @@ class Call:
 
     def output_tensors(self, arrays: Sequence[Array]) -> tuple[Tensor, ...]:
         """Return values or tangents as tensors."""
-        return tuple(to_tensor(array, self.dtype, self.device) for array in arrays)
+        return tuple(self.to_tensor(array, self.dtype, self.device) for array in arrays)
 
     def input_tensors(self, arrays: Sequence[Array | None], like: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return gradients as tensors of their inputs' dtypes and devices; what is None is left out."""
         pairs = zip(arrays, like, strict=True)
-        return tuple(to_tensor(array, x.dtype, x.device) for array, x in pairs if array is not None)
+        return tuple(self.to_tensor(array, x.dtype, x.device) for array, x in pairs if array is not None)
+
+    def to_tensor(self, array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Return a result as a tensor; refuse numbers that it cannot hold, if that is asked for.
+
+        Raises
+        ------
+        FloatingPointError
+            With ``finite="raise"``, if a finite number becomes Inf in the dtype of the tensor.
+        """
+        tensor = to_tensor(array, dtype, device)
+        if self.op.finite and not torch.isfinite(tensor).all():
+            raise FloatingPointError(
+                f"{self.op.label}: a value or derivative is NaN or Inf in {dtype}. Scale the function down, or use tensors "
+                "of a wider dtype."
+            )
+        return tensor

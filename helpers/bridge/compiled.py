@@ -106,13 +106,13 @@ class TracedCall:
 @torch.library.impl(_library, "value", "CompositeExplicitAutograd")
 def _compute_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
     op = _op_of(key)
-    draw = 0 if op._noise is None else op._noise.index()
+    draw = op._draw(tuple(xs))
     call, ticket = Call(op, _layouts[key], xs, tuple(map(bool, axes)), draw), next(_tickets)
     outputs = Value.forward(call, (), *xs)
     _waiting[ticket] = call.seen
     if len(_waiting) > WAITING:
         _waiting.popitem(last=False)
-    return [*outputs, torch.tensor([draw, ticket])]
+    return [*outputs, torch.tensor([call.draw, ticket])]
 
 
 @torch.library.impl(_library, "level", "CompositeExplicitAutograd")

@@ -38,14 +38,15 @@ class NoiseSource:
         self._root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         self._next = itertools.count()
         self._step = next(self._next)
-        self._index_of: OrderedDict[int, int] = OrderedDict()
+        self._indices_of: OrderedDict[tuple[int, bytes], set[int]] = OrderedDict()
         self._home: int | None = os.getpid()
 
-    def index(self) -> int:
+    def index(self, inputs: bytes = b"") -> int:
         """Return the index of the draw for the evaluation that begins now.
 
         A checkpoint gives torch's random state back before it computes a forward again. So we take one number from it
-        as a mark of where we are: the same mark inside a backward pass means the same evaluation, and the same draw.
+        as a mark of where we are: the same mark and inputs inside a backward pass mean the same evaluation, and the
+        same draw.
 
         Raises
         ------
@@ -54,18 +55,22 @@ class NoiseSource:
             was copied, where it would repeat the draws of its twin.
         """
         self._check_process()
-        mark = random_mark()
+        mark = (random_mark(), inputs)
         if is_in_backward():
-            if mark not in self._index_of:
+            known = self._indices_of.get(mark, set())
+            if len(known) != 1:
+                trouble = "is not known" if not known else "could be one of several, made with one seed"
                 raise RuntimeError(
-                    "A noisy function was computed again inside a backward pass, and its draw is not known. Call "
-                    "torch.utils.checkpoint.checkpoint with preserve_rng_state=True, which is its default."
+                    f"A noisy function was computed again inside a backward pass, and its draw {trouble}. Call "
+                    "torch.utils.checkpoint.checkpoint with preserve_rng_state=True (its default), and set the seed "
+                    "once, not before each evaluation."
                 )
-            return self._index_of[mark]
+            (index,) = known
+            return index
         index = self._step if self.draws == "step" else next(self._next)
-        self._index_of[mark] = index
-        if len(self._index_of) > REMEMBERED:
-            self._index_of.popitem(last=False)
+        self._indices_of.setdefault(mark, set()).add(index)
+        if len(self._indices_of) > REMEMBERED:
+            self._indices_of.popitem(last=False)
         return index
 
     def advance(self) -> None:
@@ -86,7 +91,7 @@ class NoiseSource:
             source = copy.copy(self)
             key = (*self._root.spawn_key, 1, next(self._next))
             source._root = np.random.SeedSequence(self._root.entropy, spawn_key=key)
-            source._next, source._index_of, source._home = itertools.count(), OrderedDict(), None
+            source._next, source._indices_of, source._home = itertools.count(), OrderedDict(), None
             source._step = next(source._next)
             sources.append(source)
         return sources
@@ -99,7 +104,7 @@ class NoiseSource:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_next": next(copy.copy(self._next)), "_index_of": OrderedDict()}
+        return {**self.__dict__, "_next": next(copy.copy(self._next)), "_indices_of": OrderedDict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -15,7 +15,6 @@ import torch
 from torch.autograd import Function
 
 from .arguments import ONE_TENSOR
-from .arrays import to_tensor
 from .call import Call
 from .torch_state import graph_is_kept, is_alone
 from .transforms import vjp_with_graph
@@ -34,7 +33,7 @@ class One(Function):
     @staticmethod
     def forward(ctx: Any, op: "FunctionOp", x: Tensor) -> Tensor:
         """Return the value."""
-        array = np.array(x.tolist() if x.numel() <= A_FEW else x.numpy(), DTYPES[x.dtype])
+        array = np.array(x.tolist() if 0 < x.numel() <= A_FEW else x.numpy(), DTYPES[x.dtype], order="C")
         array.flags.writeable = False
         value, ctx.gradient = op._value_at(array)
         ctx.op, ctx.array = op, array
@@ -49,6 +48,8 @@ class One(Function):
             evaluation = ctx.op._known(ctx.array, ctx.gradient)
             return None, *vjp_with_graph(Call(ctx.op, ONE_TENSOR, (x,)), evaluation, (True,), (x,), (g,))
         gradient = ctx.op._gradient_at(ctx.array) if ctx.gradient is None else ctx.gradient
+        if not graph_is_kept():
+            ctx.array = ctx.gradient = None
         return None, torch.from_numpy(np.asarray(gradient * g.tolist()))  # the product is new memory
 
 
@@ -78,9 +79,9 @@ class Several(Function):
             return None, *vjp_with_graph(call, evaluation, wanted, xs, gs)
         found = evaluation.derivative("vjp", call.axes, call.directions(gs), wanted=wanted)
         if not graph_is_kept():
-            ctx.evaluation = None  # the solver's state may be large, and the output may live on
+            ctx.evaluation = call.pinned = None  # the solver's state may be large, and the output may live on
         gradients: list[Any] = [None] * (1 + len(xs))
         for index, gradient in zip(call.real, found, strict=True):
             if gradient is not None:
-                gradients[1 + index] = to_tensor(gradient, xs[index].dtype, xs[index].device)
+                gradients[1 + index] = call.to_tensor(gradient, xs[index].dtype, xs[index].device)
         return tuple(gradients)

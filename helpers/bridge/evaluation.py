@@ -21,6 +21,7 @@ import numpy as np
 from .arguments import Layout
 from .arrays import Array, as_numbers
 from .errors import MissingDerivative
+from .state import keep
 
 if TYPE_CHECKING:
     from .external import ExternalFunction
@@ -77,13 +78,16 @@ def fitting(op: "ExternalFunction", result: Any, like: Array, role: str, place: 
 class Sample:
     """The function solved at one point (or, if it is vectorised, at a whole batch in one call)."""
 
-    __slots__ = ("aux", "inputs", "lead", "op", "outputs", "single", "state")
+    __slots__ = ("args", "aux", "inputs", "kwargs", "lead", "op", "outputs", "serial", "single", "state")
 
     def __init__(self, op: "ExternalFunction", layout: Layout, arrays: Arrays, real: Sequence[int], lead: int) -> None:
-        args, kwargs = layout.fill(arrays)
+        self.args, self.kwargs = layout.fill(arrays)
         self.op, self.lead = op, lead
         self.inputs = [arrays[index] for index in real]
-        y, self.state, self.aux = op._forward(args, kwargs, self.inputs, lead)
+        with op._watch.solving() as self.serial:
+            y, self.state, self.aux = self._solve()
+            if self.serial:
+                y = keep(y)  # before another thread's solve writes into it
         self.single = not isinstance(y, tuple)
         self.outputs = [as_numbers(each, f"{op.label}: its forward") for each in ((y,) if self.single else y)]
         if lead:
@@ -91,11 +95,21 @@ class Sample:
         if op.finite:
             self._check_finite(self.outputs, "value")
 
+    def _solve(self) -> Any:
+        return self.op._forward(self.args, self.kwargs, self.inputs, self.lead)
+
+    def _derivative(self, role: str, function: Callable[..., Any], *directions: Array) -> Any:
+        """Call the user's derivative at this point."""
+        op = self.op
+        with op._watch.solved(self.serial, self._solve):
+            found = run(op, role, function, op._hand_out(self.state), *directions)
+            return keep(found) if op._watch.turn.remembers else found
+
     def vjp(self, gs: Arrays, wanted: Sequence[bool] | None = None) -> list[Array | None]:
         """Return Jᵀ g for each input that is wanted, None for the others."""
         op = self.op
         found = one_for_each(
-            op, run(op, op._called("adjoint"), op.adjoint, self._handed_out(), *gs), self.inputs, op._called("adjoint")
+            op, self._derivative(op._called("adjoint"), op.adjoint, *gs), self.inputs, op._called("adjoint")
         )
         return [
             self._fits(gradient, x, op._called("adjoint"), index) if wanted is None or wanted[index] else None
@@ -107,7 +121,7 @@ class Sample:
         op = self.op
         if not op._offers("tangent"):
             return self._jvp_by_adjoint(ts)
-        found = run(op, "tangent", op.tangent, self._handed_out(), *ts)
+        found = self._derivative(op._called("tangent"), op.tangent, *ts)
         found = (found,) if self.single and not isinstance(found, tuple) else found
         if not isinstance(found, (tuple, list)) or len(found) != len(self.outputs):
             raise ValueError(f"{op.label}: its tangent must return one array for each of {len(self.outputs)} outputs.")
@@ -120,7 +134,7 @@ class Sample:
         op = self.op
         if not op._offers("hvp"):
             raise MissingDerivative(op._cure("hvp"))
-        found = one_for_each(op, run(op, "hvp", op.hvp, self._handed_out(), *gs, *ts), self.inputs, "hvp")
+        found = one_for_each(op, self._derivative("hvp", op.hvp, *gs, *ts), self.inputs, "hvp")
         return [
             self._fits(product, x, "hvp", index)
             for index, (product, x) in enumerate(zip(found, self.inputs, strict=True))
@@ -154,9 +168,6 @@ class Sample:
         for a, b in zip(left, right, strict=True):
             total = total + np.sum(a * b, axis=tuple(range(self.lead, a.ndim)))
         return np.asarray(total)
-
-    def _handed_out(self) -> Any:
-        return self.op._hand_out(self.state)
 
     def _fits(self, result: Any, like: Array, role: str, index: int | None) -> Array:
         place = "the output" if index is None else "the input" if len(self.inputs) == 1 else f"input {index + 1}"
@@ -195,7 +206,7 @@ class Evaluation:
         The noise of the value and of its derivatives, one factor a sample.
     """
 
-    __slots__ = ("aux", "factors", "outputs", "samples", "shape", "single", "vectorized")
+    __slots__ = ("aux", "factors", "inputs", "outputs", "samples", "shape", "single", "vectorized")
 
     def __init__(
         self,
@@ -211,6 +222,7 @@ class Evaluation:
             arrays = [array[point] for array in arrays]
         depth = sum(axes)
         self.shape = arrays[real[0]].shape[:depth]
+        self.inputs = [arrays[index] for index in real]
         self.vectorized = op.batch == "vectorized" and depth > 0
         if self.vectorized or not depth:
             self.samples = [Sample(op, layout, arrays, real, depth)]
@@ -218,22 +230,32 @@ class Evaluation:
             self.aux = self.samples[0].aux
         else:
             flat = [array.reshape(-1, *array.shape[depth:]) for array in arrays]
-            self.samples = [Sample(op, layout, [a[i] for a in flat], real, 0) for i in range(math.prod(self.shape))]
-            self.outputs = _stack([sample.outputs for sample in self.samples], self.shape, op.label)
+            self.samples, rows = [], []
+            for i in range(math.prod(self.shape)):
+                self.samples.append(Sample(op, layout, [a[i] for a in flat], real, 0))
+                rows.append(_copied(self.samples[-1].outputs))
+            self.outputs = _stack(rows, self.shape, op.label) if rows else self._nothing(op, layout, arrays, depth)
             self.aux = [sample.aux for sample in self.samples]
         self.single = self.samples[0].single if self.samples else True
         self.factors = factors(self.shape) if factors else None
         if self.factors:
             self.outputs = [_scaled(y, self.factors[0]) for y in self.outputs]
 
+    def _nothing(self, op: "ExternalFunction", layout: Layout, arrays: Arrays, depth: int) -> list[Array]:
+        """Return the outputs of a batch without samples."""
+        shapes = op._output_shapes(layout, [array.shape[depth:] for array in arrays])
+        return [np.zeros(self.shape + shape) for shape in shapes]
+
     @classmethod
     def known(cls, op: "ExternalFunction", state: Any, inputs: list[Array]) -> "Evaluation":
         """Return the evaluation of a function of one number whose value was computed before."""
         sample = Sample.__new__(Sample)
         sample.op, sample.lead, sample.inputs, sample.state = op, 0, inputs, state
+        sample.args, sample.kwargs, sample.serial = tuple(inputs), {}, 0
         sample.outputs, sample.single, sample.aux = [np.zeros((), inputs[0].dtype)], True, None
         evaluation = cls.__new__(cls)
         evaluation.samples, evaluation.outputs, evaluation.single = [sample], sample.outputs, True
+        evaluation.inputs = inputs
         evaluation.aux, evaluation.shape, evaluation.vectorized, evaluation.factors = None, (), False, None
         return evaluation
 
@@ -242,11 +264,13 @@ class Evaluation:
         if not axes:
             results = getattr(self.samples[0], kind)(*groups, **options)
             return results if self.factors is None else [_scaled(each, self.factors[1]) for each in results]
+        if not self.samples:
+            return [np.zeros_like(each) for each in (self.outputs if kind in ("jvp", "bend") else self.inputs)]
         order = sorted(range(len(axes)), key=axes.__getitem__)  # probe axes first; sorted keeps the order within a kind
         groups = tuple([_moved(array, order) for array in group] for group in groups)
         probes = groups[-1][0].shape[: axes.count(False)]
         results = [
-            self._along_samples(kind, [[array[probe] for array in group] for group in groups], options)
+            _copied(self._along_samples(kind, [[array[probe] for array in group] for group in groups], options))
             for probe in np.ndindex(probes)
         ]
         return [
@@ -263,11 +287,16 @@ class Evaluation:
         else:
             flat = [[array.reshape(-1, *array.shape[depth:]) for array in group] for group in groups]
             rows = [
-                getattr(sample, kind)(*([array[i] for array in group] for group in flat), **options)
+                _copied(getattr(sample, kind)(*([array[i] for array in group] for group in flat), **options))
                 for i, sample in enumerate(self.samples)
             ]
             results = _stack(rows, self.shape, "")
         return results if self.factors is None else [_scaled(each, self.factors[1]) for each in results]
+
+
+def _copied(arrays: Sequence[Array | None]) -> list[Any]:
+    """Return the arrays as they are now: the solver may hand out the same ones for the next sample."""
+    return [None if array is None else np.array(array) for array in arrays]
 
 
 def _stack(rows: Sequence[Sequence[Array | None]], shape: tuple[int, ...], name: str) -> list[Any]:

@@ -1,6 +1,7 @@
 """`ExternalFunction`: a NumPy function with its adjoint, as an operation of torch."""
 
 import copy
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -9,10 +10,11 @@ import torch
 from numpy.typing import DTypeLike
 
 from ..noise import Draws, Factor
-from .arguments import Layout, split
-from .arrays import Array, to_array
+from .arguments import Layout, in_order, split
+from .arrays import Array, digest, to_array
 from .batches import Signature, to_batch
 from .call import Call
+from .captured import captured_noise, captured_parameter
 from .compiled import call_compiled, register
 from .draws import NoiseSource, Seed, noise_source
 from .eager import Several
@@ -21,6 +23,7 @@ from .first_use import check_derivatives
 from .state import hand_out, keep
 from .torch_state import is_plain, is_recording
 from .transforms import Value
+from .turn import Turn, Watch
 
 Tensor = torch.Tensor
 
@@ -98,11 +101,13 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
     _closed: ClassVar[bool] = False
     _noise: NoiseSource | None
     _number: str
+    _own: dict[str, Any]
     _numpy_dtype: "np.dtype[np.generic] | None"
     _returns_one: bool
     _shapes: dict[str, list[tuple[int, ...]]]
     _signature: Signature | None
     _unused: bool
+    _watch: Watch
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output and the state."""
@@ -132,12 +137,14 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         """
         if torch.compiler.is_compiling() or is_recording():
             return call_compiled(self, args, kwargs)
+        if kwargs:
+            args, kwargs = in_order(self._solver, args, kwargs)
         layout, tensors = split(self.label, args, kwargs)
         axes: tuple[bool, ...] = ()
         if self.batch is not None:
             depth, tensors = self._to_batch(tensors)
             axes = (True,) * depth
-        call = Call(self, layout, tensors, axes, None if self._noise is None else self._noise.index())
+        call = Call(self, layout, tensors, axes, self._draw(tensors))
         if self._unused:
             self._use_first(call, tensors)
         if is_plain():
@@ -171,6 +178,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         >>> print(Square().verify(torch.tensor([1.0, 2.0])))
         Square: its adjoint agrees with finite differences: 0.558631 and 0.558631.
         """
+        if kwargs:
+            args, kwargs = in_order(self._solver, args, kwargs)
         layout, tensors = split(self.label, args, kwargs)
         depth = 0
         if self.batch is not None:
@@ -207,6 +216,10 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         return ops
 
     @property
+    def _solver(self) -> Any:
+        return self.forward
+
+    @property
     def label(self) -> str:
         """The name in messages."""
         return self.name or type(self).__name__
@@ -225,6 +238,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         if self.check not in (None, "first"):
             raise ValueError(f'{self.label}: check must be None or "first"; got {self.check!r}.')
         own = self.__dict__
+        own["_own"] = {**own}
+        own["_watch"] = Watch(Turn.of(self._solved_by()), self._watched())
         own["_noise"] = noise_source(self.noise, self.rng, self.draws)
         own["_signature"] = None if self.signature is None else Signature.parse(self.signature)
         own["_numpy_dtype"] = None if self.compute_dtype is None else _real_dtype(self.compute_dtype)
@@ -285,6 +300,12 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
             "the derivative of the adjoint along t; or leave out create_graph=True if the first derivative is enough."
         )
 
+    def _draw(self, tensors: tuple[Tensor, ...]) -> int | None:
+        if self._noise is None:
+            return None
+        plain = is_plain() and not any(tensor.is_meta for tensor in tensors)
+        return self._noise.index(digest(tensors) if plain else b"")
+
     def _to_batch(self, tensors: tuple[Tensor, ...]) -> tuple[int, tuple[Tensor, ...]]:
         return to_batch(self.label, self._signature, tensors)
 
@@ -317,6 +338,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
             if all(name in sizes for names in self._signature.outputs for name in names):
                 return [tuple(sizes[name] for name in names) for names in self._signature.outputs]
         key = _shape_key(layout, [tuple(int(size) for size in shape) for shape in inputs])
+        if key not in self._shapes and self.batch is not None and self._signature is None:
+            return [()]  # as the default signature says
         if key not in self._shapes:
             raise ValueError(
                 f"{self.label}: a compiler asks for the shape of the output before the function is called. Call "
@@ -330,8 +353,38 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
             raise TypeError(f"{self.label}: torch.compile lets only tensors through, and aux=True gives other things.")
         if self._unused and self.check == "first":
             raise RuntimeError(f'{self.label}: check="first" needs a first call that is not compiled.')
+        self._look_at_functions()
+
+    def _watched(self) -> tuple[Any, ...]:
+        """Return what the derivatives reach: if a solve changes it, the solver remembers."""
+        return (self._own, type(self).adjoint, type(self).tangent, type(self).hvp)
+
+    def _solved_by(self) -> Any:
+        """Return the object that does the solving, if it is not this op."""
+        return None
+
+    def _functions(self) -> dict[str, Any]:
+        """Return the user's code, by what it is called."""
+        names = ["forward", "adjoint", *(name for name in ("tangent", "hvp") if self._offers(name))]
+        return {name: getattr(type(self), name) for name in names} | {"self": self._own}
+
+    def _look_at_functions(self) -> None:
+        """Refuse tensors, and warn of noise, that the functions reach from outside."""
+        for role, function in self._functions().items():
+            if name := captured_parameter(function):
+                raise TypeError(
+                    f"{self.label}: its {role} reaches the tensor {name} from outside, whose gradient would be lost. "
+                    f"Pass {name} as an argument of its own."
+                )
+            if source := captured_noise(function):
+                warnings.warn(
+                    f"{self.label}: its {role} draws from {source}. The bridge cannot repeat such a draw, so two "
+                    "backward passes differ. Give the noiseless functions and noise=UniformFactor(0.5), rng=0.",
+                    stacklevel=5,
+                )
 
     def _use_first(self, call: Call, tensors: tuple[Tensor, ...]) -> None:
+        self._look_at_functions()
         if self.check == "first":
             if not any(tensor.requires_grad for tensor in tensors) and is_plain():
                 return
@@ -343,8 +396,18 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         self.__dict__["_unused"] = False
 
     def _verify(self, layout: Layout, tensors: tuple[Tensor, ...], depth: int) -> str:
-        arrays = [to_array(tensor, np.dtype(np.float64) if tensor.is_floating_point() else None) for tensor in tensors]
         real = [index for index, tensor in enumerate(tensors) if tensor.is_floating_point()]
+        double = self._numpy_dtype or np.dtype(np.float64)
+        try:
+            return self._check(
+                layout, [to_array(t, double if t.is_floating_point() else None) for t in tensors], real, depth
+            )
+        except TypeError:  # a solver may take no other dtype than that of the tensors
+            if self._numpy_dtype is not None:
+                raise
+            return self._check(layout, [to_array(tensor) for tensor in tensors], real, depth)
+
+    def _check(self, layout: Layout, arrays: list[Array], real: list[int], depth: int) -> str:
         if self.batch == "loop":  # one sample is enough
             arrays, depth = [array[(0,) * depth] for array in arrays], 0
         return check_derivatives(self, layout, arrays, real, (True,) * depth)

@@ -3,17 +3,16 @@
 Its state is the :class:`Point` where the function was computed; the derivatives are called with the same arguments.
 """
 
-import contextlib
-import itertools
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from .arrays import Array, as_numbers
-from .captured import captured_noise, captured_parameter, share_state
+from .captured import owner_of
 from .eager import DTYPES, apply_one
 from .evaluation import Evaluation, explain, fitting, one_for_each, run
 from .external import ExternalFunction
@@ -25,14 +24,13 @@ Function = Callable[..., Any]
 class Point:
     """Where a function was computed: its arguments, and what came with the value."""
 
-    __slots__ = ("args", "gradient", "inputs", "jacobian", "kwargs", "lead", "outputs", "serial")
+    __slots__ = ("args", "gradient", "inputs", "jacobian", "kwargs", "lead", "outputs")
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int) -> None:
         self.args, self.kwargs, self.inputs, self.lead = args, kwargs, inputs, lead
         self.gradient: Any = None
         self.jacobian: list[list[Array]] | None = None
         self.outputs: list[Array] = []
-        self.serial = 0
 
 
 class FunctionOp(ExternalFunction):
@@ -50,30 +48,29 @@ class FunctionOp(ExternalFunction):
             setattr(self, name, value)
         self.name = self.name or getattr(self._main, "__name__", type(self._main).__name__)
         self.__doc__ = self._main.__doc__
-        functions = [function for function in (fun, *derivatives.values()) if function is not None]
-        self._stateful = self._kind != "value_and_grad" and share_state(functions)
-        self._turn = _Turn()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the output for tensors, differentiably."""
-        if len(args) == 1 and not kwargs and self._direct and is_ordinary(args[0]) and args[0].dtype in DTYPES:
-            return apply_one(self, args[0])
+        if not torch.compiler.is_compiling():
+            if not self._direct:
+                self._settle()
+            elif len(args) == 1 and not kwargs and is_ordinary(args[0]) and args[0].dtype in DTYPES:
+                return apply_one(self, args[0])
         return super().__call__(*args, **kwargs)
+
+    @property
+    def _solver(self) -> Any:
+        return self._main
 
     def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int) -> Any:
         point = Point(args, kwargs, inputs, lead)
-        if self._stateful:
-            with self._turn.lock:
-                point.serial = self._turn.latest = next(self._turn.serials)
-                found = run(self, self._called("forward"), self._main, *args, **kwargs)
-        else:
-            found = run(self, self._called("forward"), self._main, *args, **kwargs)
+        found = run(self, self._called("forward"), self._main, *args, **kwargs)
         if self._kind == "value_and_grad":
             found, point.gradient = self._pair(found, "(value, gradient)")
         y, aux = self._pair(found, "(value, aux)") if self.aux else (found, None)
-        if self._kind in ("grad", "value_and_grad"):
-            self._check_scalar(y, lead)
-        if point.gradient is not None:
+        if self._scalar:
+            self._check_scalar(y if isinstance(y, tuple) else as_numbers(y, f"{self.label}: its function"), lead)
+        if self._kind == "value_and_grad":
             gradients = one_for_each(self, point.gradient, inputs, "gradient")
             point.gradient = tuple(
                 None if each is None else np.array(as_numbers(each, f"{self.label}: its gradient"))
@@ -96,8 +93,9 @@ class FunctionOp(ExternalFunction):
         if self._kind == "value_and_grad":
             found, gradient = self._pair(found, "(value, gradient)")
             gradient = np.array(self._fitting(gradient, x))  # a copy, since it may be a buffer
+        found = as_numbers(found, f"{self.label}: its function")
         self._check_scalar(found, 0)
-        return as_numbers(found, f"{self.label}: its function"), gradient
+        return found, gradient
 
     def _gradient_at(self, x: Array) -> Array:
         """Return the gradient at one array."""
@@ -123,8 +121,7 @@ class FunctionOp(ExternalFunction):
     def adjoint(self, point: Point, *gs: Array) -> Any:
         """Return the transposed Jacobian times g."""
         if self._kind == "vjp":
-            with self._solved_at(point):
-                return self._derivatives["vjp"](*point.args, *gs, **point.kwargs)
+            return self._derivatives["vjp"](*point.args, *gs, **point.kwargs)
         if self._kind == "jac":
             rows = self._jacobian(point)
             flat = [_flat(g, point.lead)[..., np.newaxis, :] for g in gs]
@@ -138,8 +135,7 @@ class FunctionOp(ExternalFunction):
     def tangent(self, point: Point, *ts: Array) -> Any:
         """Return the Jacobian times t."""
         if self._kind == "vjp":
-            with self._solved_at(point):
-                return self._derivatives["jvp"](*point.args, *ts, **point.kwargs)
+            return self._derivatives["jvp"](*point.args, *ts, **point.kwargs)
         if self._kind == "jac":
             flat = [_flat(t, point.lead)[..., np.newaxis] for t in ts]
             return tuple(
@@ -157,11 +153,9 @@ class FunctionOp(ExternalFunction):
         """Return the derivative of the adjoint along t."""
         function = self._derivatives["hvp"]
         if self._kind in ("vjp", "jac"):
-            with self._solved_at(point):
-                return function(*point.args, *gs_and_ts, **point.kwargs)
+            return function(*point.args, *gs_and_ts, **point.kwargs)
         g, *ts = gs_and_ts
-        with self._solved_at(point):
-            found = function(*point.args, *ts, **point.kwargs)
+        found = function(*point.args, *ts, **point.kwargs)
         products = one_for_each(self, found, point.inputs, "hvp")
         return tuple(_times(g, as_numbers(each, f"{self.label}: its hvp")) for each in products)
 
@@ -170,8 +164,7 @@ class FunctionOp(ExternalFunction):
         if point.gradient is not None:
             gradients: Sequence[Any] = point.gradient
             return gradients
-        with self._solved_at(point):
-            found = self._derivatives["grad"](*point.args, **point.kwargs)
+        found = self._derivatives["grad"](*point.args, **point.kwargs)
         if type(found) is np.ndarray and len(point.inputs) == 1:
             return (found,)
         gradients = one_for_each(self, found, point.inputs, "grad")
@@ -180,8 +173,7 @@ class FunctionOp(ExternalFunction):
     def _jacobian(self, point: Point) -> list[list[Array]]:
         """Return the Jacobian as matrices, one for each output and input; computed once a point."""
         if point.jacobian is None:
-            with self._solved_at(point):
-                found = self._derivatives["jac"](*point.args, **point.kwargs)
+            found = self._derivatives["jac"](*point.args, **point.kwargs)
             rows = found if isinstance(found, tuple) and len(point.outputs) > 1 else (found,)
             if len(rows) != len(point.outputs):
                 raise ValueError(f"{self.label}: its jac must return one row for each of {len(point.outputs)} outputs.")
@@ -204,18 +196,6 @@ class FunctionOp(ExternalFunction):
             )
         batch = y.shape[:lead]
         return np.array(jacobian).reshape(*batch, int(np.prod(y.shape[lead:])), int(np.prod(x.shape[lead:])))
-
-    @contextlib.contextmanager
-    def _solved_at(self, point: Point) -> Iterator[None]:
-        """Bring an object that remembers its latest solve back to this point."""
-        if not self._stateful:
-            yield
-            return
-        with self._turn.lock:
-            if self._turn.latest != point.serial:
-                run(self, self._called("forward"), self._main, *point.args, **point.kwargs)
-                self._turn.latest = point.serial
-            yield
 
     def _check_scalar(self, y: Any, lead: int) -> None:
         if isinstance(y, tuple):
@@ -257,29 +237,26 @@ class FunctionOp(ExternalFunction):
             f"{form}; or leave out create_graph=True if the first derivative is enough."
         )
 
-    def _use_first(self, call: Any, tensors: Any) -> None:
-        self._look_at_functions()
-        super()._use_first(call, tensors)
-        self.__dict__["_direct"] = self._may_be_direct and not self._unused
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        module, name = getattr(self._main, "__module__", None), getattr(self._main, "__qualname__", "")
+        if getattr(sys.modules.get(module or ""), name, None) is self:  # a decorator has taken the function's place
+            return _find, (module, name)
+        return super().__reduce_ex__(protocol)
 
-    def _ready_to_compile(self) -> None:
-        super()._ready_to_compile()
-        self._look_at_functions()
+    def _settle(self) -> None:
+        """Take the direct way from now on, once it is known that nothing is to be watched."""
+        watch = self._watch
+        if self._may_be_direct and not (self._unused or watch.looks or watch.turn.remembers):
+            self.__dict__["_direct"] = True
 
-    def _look_at_functions(self) -> None:
-        """Refuse tensors, and warn of noise, that the functions reach from outside."""
-        for role, function in {"function": self._main, **self._derivatives}.items():
-            if name := captured_parameter(function):
-                raise TypeError(
-                    f"{self.label}: its {role} reaches the tensor {name} from outside, whose gradient would be lost. "
-                    f"Pass {name} as an argument of its own."
-                )
-            if source := captured_noise(function):
-                warnings.warn(
-                    f"{self.label}: its {role} draws from {source}. The bridge cannot repeat such a draw, so two "
-                    "backward passes differ. Give the noiseless functions and noise=UniformFactor(0.5), rng=0.",
-                    stacklevel=5,
-                )
+    def _functions(self) -> dict[str, Any]:
+        return {"function": self._main, **self._derivatives}
+
+    def _watched(self) -> tuple[Any, ...]:
+        return tuple(function for role, function in self._derivatives.items() if role != "value_and_grad")
+
+    def _solved_by(self) -> Any:
+        return owner_of(self._main)
 
     def _remember(self, layout: Any, arrays: Any, evaluation: Any, axes: Any) -> None:
         if not self._scalar:
@@ -292,21 +269,11 @@ class FunctionOp(ExternalFunction):
         super()._prepare()
         self.__dict__["_direct"] = False
         options = (self.aux, self.batch, self.compute_dtype, self.finite, self.noise)
-        self.__dict__["_may_be_direct"] = (
-            self._kind in ("grad", "value_and_grad") and not self._stateful and not any(options)
-        )
+        self.__dict__["_may_be_direct"] = self._kind in ("grad", "value_and_grad") and not any(options)
 
 
-class _Turn:
-    """Who may use a solver that remembers, and what it solved last."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.serials = itertools.count(1)
-        self.latest = 0
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return _Turn, ()
+def _find(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
 
 
 def _times(g: Array, gradient: Array) -> Array:

@@ -62,6 +62,7 @@ def is_ordinary(x: object) -> bool:
         and not (_transforms_active() or _dispatch_modes() or forward_ad._current_level >= 0)
         and x.is_cpu  # type: ignore[attr-defined]
         and x.layout is torch.strided  # type: ignore[attr-defined]
+        and not x.is_neg()  # type: ignore[attr-defined]
     )
 
 
