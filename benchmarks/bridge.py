@@ -49,6 +49,11 @@ def both(x: functions.Array) -> tuple[float, functions.Array]:
     return functions.value(x), functions.gradient(x)
 
 
+def adjoint(x: functions.Array, g: functions.Array) -> functions.Array:
+    """Return g times the gradient."""
+    return g * functions.gradient(x)
+
+
 def in_numpy(value: Callable[[Any], Any], gradient: Callable[[Any], Any], x: functions.Array) -> Way:
     """Return one evaluation without torch: nothing around NumPy can be faster."""
 
@@ -69,6 +74,7 @@ def small_ways() -> tuple[dict[str, Way], list[str]]:
             differentiable(functions.value, grad=functions.gradient, finite="raise"), start()
         ),
         BOTH: by_backward(differentiable(value_and_grad=both), start()),
+        "differentiable(value, vjp=adjoint)": by_backward(differentiable(functions.value, vjp=adjoint), start()),
         **by_hand.ways(),
     }
     missing = []

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .arrays import Array
 from .state import keep
 
 Tensor = torch.Tensor
@@ -23,7 +22,7 @@ class Layout(NamedTuple):
     named: dict[str, Any]
     places: tuple[int | str, ...]
 
-    def fill(self, arrays: Sequence[Array]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def fill(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments with arrays in the places of the tensors."""
         positional, named = list(self.positional), dict(self.named)
         for place, array in zip(self.places, arrays, strict=True):
@@ -42,22 +41,48 @@ class Layout(NamedTuple):
 ONE_TENSOR = Layout((None,), {}, (0,))
 
 
+class Marked:
+    """Stands for a tensor where only the order of arguments matters."""
+
+
 def in_order(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return a call's arguments with tensors given by keyword in the places that the function has for them.
+    """Return a call's arguments with tensors given by name in the places that the function has for them.
 
     Gradients come in the order of the function's parameters, and a vjp gets g after the positional ones.
     """
-    if not any(isinstance(value, Tensor) for value in kwargs.values()):
+    tensors = (Tensor, Marked)
+    if not any(isinstance(value, tensors) for value in kwargs.values()):
         return args, kwargs
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except (TypeError, ValueError):  # the call itself says what does not fit
         return args, kwargs
     positional, named = list(bound.args), dict(bound.kwargs)
-    while len(positional) > len(args) and not isinstance(positional[-1], Tensor):
+    while len(positional) > len(args) and not isinstance(positional[-1], tensors):
         positional.pop()
     names = list(bound.arguments)[len(positional) :]
     return tuple(positional), {name: kwargs[name] for name in [*names, *named] if name in kwargs}
+
+
+def layout_in_order(name: str, function: Callable[..., Any], layout: Layout) -> Layout:
+    """Return a layout with tensors given by name in the places that the function has for them.
+
+    Raises
+    ------
+    TypeError
+        If the tensors would change their order.
+    """
+    marks = [Marked() for _ in layout.places]
+    args, kwargs = in_order(function, *layout.fill(marks))
+    items = [*enumerate(args), *kwargs.items()]
+    found = [(place, value) for place, value in items if isinstance(value, Marked)]
+    if [value for _, value in found] != marks:
+        raise TypeError(f"{name}: inside torch.compile give tensors in the order of the function's parameters.")
+    return Layout(
+        tuple(None if isinstance(value, Marked) else value for value in args),
+        {key: None if isinstance(value, Marked) else value for key, value in kwargs.items()},
+        tuple(place for place, _ in found),
+    )
 
 
 def split(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Layout, tuple[Tensor, ...]]:

@@ -143,7 +143,7 @@ class Call:
         tensor = to_tensor(array, dtype, device)
         if self.op.finite and not torch.isfinite(tensor).all():
             raise FloatingPointError(
-                f"{self.op.label}: a value or derivative is NaN or Inf in {dtype}. Scale the function down, or use tensors "
-                "of a wider dtype."
+                f"{self.op.label}: a value or derivative is NaN or Inf in {dtype}. Scale the function down, or use "
+                "tensors of a wider dtype."
             )
         return tensor

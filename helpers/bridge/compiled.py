@@ -1,4 +1,4 @@
-"""The way under ``torch.compile``: two custom ops that a compiled program can hold.
+"""The way under ``torch.compile``: custom ops that a compiled program can hold.
 
 A compiler runs our Python once, with tensors that have shapes and no numbers, and writes down the ops that it meets. So
 the NumPy code must hide inside an op. One op computes the value; the other computes a linear map of
@@ -19,20 +19,22 @@ import torch
 from .arguments import Layout
 from .call import Call, Seen
 from .torch_state import SingleLevelFunction, below_this_level, constant_for_compilers, single_level_functions
-from .transforms import Bend, Hvp, Jvp, Level, Value, Vjp
+from .transforms import Bend, Guard, Hvp, Jvp, Level, Value, Vjp
 
 if TYPE_CHECKING:
     from .external import ExternalFunction
 
 Tensor = torch.Tensor
 SPACE = "bring_your_own_gradient"
+CONSTANTS = (bool, int, float, str, type(None))
 WAITING = 4  # solved evaluations that wait for their gradient; a solver's state may be large
 
 _library: Any = torch.library.Library(SPACE, "DEF")  # type: ignore[no-untyped-call]
-_library.define("value(Tensor[] xs, str key, int[] axes) -> Tensor[]", tags=(torch.Tag.nondeterministic_seeded,))
+_library.define("value(Tensor[] xs, str key, int[] axes) -> Tensor[]")
 _library.define(
     "level(str name, Tensor[] tensors, Tensor ticket, str key, int[] axes, bool[] wanted) -> Tensor[]",
 )
+_library.define("guard(Tensor x, str message) -> Tensor")
 _value_op, _level_op = torch.ops.bring_your_own_gradient.value, torch.ops.bring_your_own_gradient.level
 
 _numbers = itertools.count(1)
@@ -55,15 +57,29 @@ def call_compiled(op: "ExternalFunction", args: tuple[Any, ...], kwargs: dict[st
     tensors += [each for each in kwargs.values() if isinstance(each, Tensor)]
     places: list[Any] = [place for place, each in enumerate(args) if isinstance(each, Tensor)]
     places += [name for name, each in kwargs.items() if isinstance(each, Tensor)]
-    fixed = tuple([None if isinstance(each, Tensor) else each for each in args])
-    named = {name: None if isinstance(each, Tensor) else each for name, each in kwargs.items()}
+    fixed = tuple([None if isinstance(each, Tensor) else _constant(op, each) for each in args])
+    named = {name: None if isinstance(each, Tensor) else _constant(op, each) for name, each in kwargs.items()}
     key = make_key(op._number, fixed, named, tuple(places))
     depth = 0
     if op.batch is not None:
         depth, stretched = op._to_batch(tuple(tensors))
         tensors = list(stretched)
     *outputs, _ = _value_op(tensors, key, [1] * depth)
-    return outputs[0] if returns_one(key) else tuple(outputs)
+    return outputs[0] if len(outputs) == 1 and returns_one(key) else tuple(outputs)
+
+
+def _constant(op: "ExternalFunction", value: Any) -> Any:
+    """Return an argument that is no tensor as a constant of the program."""
+    if not torch.compiler.is_compiling():
+        return value
+    if not isinstance(value, CONSTANTS):
+        raise TypeError(
+            f"{op.label}: inside torch.compile an argument is a tensor or a constant, and this one is neither, such as "
+            "an array. Pass torch.from_numpy(array)."
+        )
+    if isinstance(value, int):
+        (value,) = tuple({value: 0})  # as a key, a whole number becomes a constant; otherwise torch lets it vary
+    return value
 
 
 @constant_for_compilers
@@ -71,7 +87,9 @@ def make_key(number: str, fixed: tuple[Any, ...], named: dict[str, Any], places:
     """Return the text by which a compiled program finds the function and the arguments that are no tensors."""
     op, layout = _ops[number], Layout(fixed, named, places)
     op._ready_to_compile()
-    twin = f"|{next(_calls)}" if op._noise else ""  # or the compiler takes two draws for one
+    layout = op._in_order(layout)
+    alike = not op._noise and all(isinstance(each, CONSTANTS) for each in [*fixed, *named.values()])
+    twin = "" if alike else f"|{next(_calls)}"  # or two draws, or two arrays that print alike, are taken for one
     key = f"{number}|{layout!r}{twin}"
     _layouts[key] = layout
     return key
@@ -98,6 +116,11 @@ class TracedCall:
     def apply(self, level: type[Level], wanted: Sequence[bool], tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Apply a level by custom op."""
         return tuple(_level_op(level.__name__, list(tensors), self.ticket, self.key, self.axes, list(wanted)))
+
+    def guard(self, message: str, x: Tensor) -> Tensor:
+        """Return x, with a derivative that raises."""
+        guarded: Tensor = torch.ops.bring_your_own_gradient.guard(x, message)
+        return guarded
 
 
 # --- what the ops compute
@@ -126,6 +149,11 @@ def _compute_level(
     return list(LEVELS[name].forward(call, tuple(wanted), *tensors))
 
 
+@torch.library.impl(_library, "guard", "CompositeExplicitAutograd")
+def _compute_guard(x: Tensor, message: str) -> Tensor:
+    return x.clone()
+
+
 # --- their shapes
 
 
@@ -143,6 +171,11 @@ def _shape_of_level(
         return _empty_outputs(xs, key, axes)
     real = [x for x in xs if x.is_floating_point()]
     return [torch.empty_like(x) for x, want in zip(real, wanted, strict=True) if want]
+
+
+@torch.library.register_fake(f"{SPACE}::guard", lib=_library)  # type: ignore[untyped-decorator]
+def _shape_of_guard(x: Tensor, message: str) -> Tensor:
+    return torch.empty_like(x)
 
 
 def _empty_outputs(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
@@ -209,6 +242,21 @@ def _traced(level: type[Level]) -> type[SingleLevelFunction]:
     return Traced
 
 
+class TracedGuard(SingleLevelFunction):
+    """The guard in a program."""
+
+    @staticmethod
+    def forward(message: str, x: Tensor) -> Tensor:
+        """Go on below autograd."""
+        with below_this_level():
+            guarded: Tensor = torch.ops.bring_your_own_gradient.guard(x, message)
+            return guarded
+
+    setup_context = staticmethod(Guard.setup_context)
+    backward = staticmethod(Guard.backward)
+    jvp = staticmethod(Guard.jvp)
+
+
 def _as_level(ctx: Any, wanted: Sequence[bool], needs: Sequence[bool]) -> SimpleNamespace:
     """Return a context as the rules of a level expect it: the ticket belongs to the call there."""
     *tensors, ticket = ctx.saved_tensors
@@ -235,7 +283,18 @@ def _differentiate_level(
         return list(TRACED[name].apply(call, tuple(wanted), *tensors, ticket))  # type: ignore[attr-defined]
 
 
+@torch.library.impl(_library, "guard", "Autograd")
+def _differentiate_guard(x: Tensor, message: str) -> Tensor:
+    with single_level_functions():
+        guarded: Tensor = TracedGuard.apply(message, x)  # type: ignore[attr-defined]
+        return guarded
+
+
 # --- their batches
+
+
+def _batch_guard(info: Any, in_dims: Any, x: Tensor, message: str) -> Any:
+    return torch.ops.bring_your_own_gradient.guard(x, message), in_dims[0]
 
 
 def _batch_value(info: Any, in_dims: Any, xs: list[Tensor], key: str, axes: list[int]) -> Any:
@@ -258,5 +317,6 @@ def _lifted(info: Any, dims: Sequence[int | None], tensors: Sequence[Tensor]) ->
     ]
 
 
+torch.library.register_vmap(f"{SPACE}::guard", _batch_guard, lib=_library)
 torch.library.register_vmap(f"{SPACE}::value", _batch_value, lib=_library)
 torch.library.register_vmap(f"{SPACE}::level", _batch_level, lib=_library)

@@ -7,13 +7,14 @@ index can repeat them: a second derivative, a checkpoint that computes its forwa
 import copy
 import itertools
 import os
+import sys
 from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 
 from ..noise import Array, Draws, Factor
-from .torch_state import is_in_backward, random_mark
+from .torch_state import graph_is_kept, is_in_backward, random_mark
 
 REMEMBERED = 2**16
 Seed = int | np.random.SeedSequence | np.random.Generator
@@ -66,6 +67,8 @@ class NoiseSource:
                     "once, not before each evaluation."
                 )
             (index,) = known
+            if not graph_is_kept():
+                del self._indices_of[mark]
             return index
         index = self._step if self.draws == "step" else next(self._next)
         self._indices_of.setdefault(mark, set()).add(index)
@@ -79,7 +82,7 @@ class NoiseSource:
 
     def factors(self, index: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
         """Return the factors of the value and of the derivatives, one for each sample."""
-        key = (*self._root.spawn_key, 0, index)
+        key = (*self._root.spawn_key, 0, index, *self._worker())
         rng = np.random.default_rng(np.random.SeedSequence(self._root.entropy, spawn_key=key))
         value = np.asarray(self.factor.draw(rng, shape))
         return value, np.asarray(self.factor.draw(rng, shape)) if self.draws == "independent" else value
@@ -95,6 +98,12 @@ class NoiseSource:
             source._step = next(source._next)
             sources.append(source)
         return sources
+
+    def _worker(self) -> tuple[int, ...]:
+        """Return the seed of torch's DataLoader worker that this is: it is another one in each epoch."""
+        data = sys.modules.get("torch.utils.data")
+        worker = data.get_worker_info() if data and self._home is None else None
+        return (worker.seed,) if worker else ()
 
     def _check_process(self) -> None:
         if self._home is not None and self._home != os.getpid():

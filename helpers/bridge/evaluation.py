@@ -129,26 +129,28 @@ class Sample:
             self._fits(tangent, y, op._called("tangent"), None) for tangent, y in zip(found, self.outputs, strict=True)
         ]
 
-    def hvp(self, gs: Arrays, ts: Arrays) -> list[Array]:
-        """Return the derivative of Jᵀ g along t, for each input."""
+    def hvp(self, gs: Arrays, ts: Arrays, wanted: Sequence[bool] | None = None) -> list[Array | None]:
+        """Return the derivative of Jᵀ g along t, for each input that is wanted, None for the others."""
         op = self.op
         if not op._offers("hvp"):
             raise MissingDerivative(op._cure("hvp"))
         found = one_for_each(op, self._derivative("hvp", op.hvp, *gs, *ts), self.inputs, "hvp")
         return [
-            self._fits(product, x, "hvp", index)
+            self._fits(product, x, "hvp", index) if wanted is None or wanted[index] else None
             for index, (product, x) in enumerate(zip(found, self.inputs, strict=True))
         ]
 
     def bend(self, ts: Arrays, ss: Arrays) -> list[Array]:
         """Return tᵀ Hₖ s for each entry k of each output, from one Hessian-vector product an entry."""
-        return self._by_entry(lambda gs: self._dot(self.hvp(gs, ts), ss))
+        wanted = [bool(np.any(s)) for s in ss]
+        return self._by_entry(lambda gs: self._dot(self.hvp(gs, ts, wanted), ss))
 
     def _jvp_by_adjoint(self, ts: Arrays) -> list[Array]:
         """Return J t for outputs of one entry each, whose adjoint is all of J."""
         if any(math.prod(y.shape[self.lead :]) > 1 for y in self.outputs):
             raise MissingDerivative(self.op._cure("tangent"))
-        return self._by_entry(lambda gs: self._dot([x for x in self.vjp(gs) if x is not None], ts))
+        wanted = [bool(np.any(t)) for t in ts]
+        return self._by_entry(lambda gs: self._dot(self.vjp(gs, wanted), ts))
 
     def _by_entry(self, scalar: Callable[[Arrays], Array]) -> list[Array]:
         """Return an array for each output, entry by entry, of what a function gives for the unit vectors g."""
@@ -162,10 +164,12 @@ class Sample:
             results.append(result)
         return results
 
-    def _dot(self, left: Arrays, right: Arrays) -> Array:
-        """Return the inner product over all inputs, one number a sample."""
-        total: Any = 0.0
+    def _dot(self, left: Sequence[Array | None], right: Arrays) -> Array:
+        """Return the inner product over all inputs that are not None, one number a sample."""
+        total: Any = np.zeros(self.inputs[0].shape[: self.lead])
         for a, b in zip(left, right, strict=True):
+            if a is None:
+                continue
             total = total + np.sum(a * b, axis=tuple(range(self.lead, a.ndim)))
         return np.asarray(total)
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import DTypeLike
 
 from ..noise import Draws, Factor
-from .arguments import Layout, in_order, split
+from .arguments import Layout, in_order, layout_in_order, split
 from .arrays import Array, digest, to_array
 from .batches import Signature, to_batch
 from .call import Call
@@ -201,6 +201,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
     def spawn(self, count: int) -> list[Self]:
         """Return ops like this one whose noise has draws of its own, such as one for each worker process.
 
+        In the workers of a torch DataLoader the draws also follow the seed of the loader, so each epoch has its own.
+
         Raises
         ------
         ValueError
@@ -305,6 +307,9 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
             return None
         plain = is_plain() and not any(tensor.is_meta for tensor in tensors)
         return self._noise.index(digest(tensors) if plain else b"")
+
+    def _in_order(self, layout: Layout) -> Layout:
+        return layout_in_order(self.label, self._solver, layout)
 
     def _to_batch(self, tensors: tuple[Tensor, ...]) -> tuple[int, tuple[Tensor, ...]]:
         return to_batch(self.label, self._signature, tensors)

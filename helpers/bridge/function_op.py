@@ -142,10 +142,12 @@ class FunctionOp(ExternalFunction):
                 sum((block @ t)[..., 0] for block, t in zip(row, flat, strict=True)).reshape(y.shape)  # type: ignore[union-attr]
                 for row, y in zip(self._jacobian(point), point.outputs, strict=True)
             )
-        total: Any = 0.0
+        total: Any = np.zeros(point.inputs[0].shape[: point.lead])
         for gradient, t in zip(self._gradients(point), ts, strict=True):
             if gradient is None:
-                raise TypeError(f"{self.label}: its gradient holds None for an input that has a tangent.")
+                if np.any(t):
+                    raise TypeError(f"{self.label}: its gradient holds None for an input that has a tangent.")
+                continue
             total = total + np.sum(gradient * t, axis=tuple(range(point.lead, t.ndim)))
         return total
 
@@ -157,7 +159,9 @@ class FunctionOp(ExternalFunction):
         g, *ts = gs_and_ts
         found = function(*point.args, *ts, **point.kwargs)
         products = one_for_each(self, found, point.inputs, "hvp")
-        return tuple(_times(g, as_numbers(each, f"{self.label}: its hvp")) for each in products)
+        return tuple(
+            None if each is None else _times(g, as_numbers(each, f"{self.label}: its hvp")) for each in products
+        )
 
     def _gradients(self, point: Point) -> Sequence[Any]:
         """Return the gradient for each real input."""

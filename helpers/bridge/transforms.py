@@ -25,10 +25,14 @@ from .arrays import Array
 from .call import Call
 from .errors import MissingDerivative
 from .evaluation import Evaluation
-from .torch_state import is_legacy_batched, put_back_legacy_batches, take_out_legacy_batches
+from .torch_state import is_legacy_batched, is_plain, put_back_legacy_batches, take_out_legacy_batches
 
 Tensor = torch.Tensor
 Group = list[Tensor]
+THIRD = (
+    "{label}: a third derivative was asked for, and hvp is the last that can be given. If you need only the second, "
+    "leave out one create_graph=True, or one of the nested torch.func transforms."
+)
 
 
 class Level(Function):
@@ -38,10 +42,12 @@ class Level(Function):
     """
 
     groups: ClassVar[str]
+    order: ClassVar[int] = 1
 
     @classmethod
     def of(cls, call: Any, wanted: Sequence[bool], *groups: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Apply the Function to groups of tensors."""
+        groups = (_guarded(call, cls.order, groups[0]), *groups[1:])
         tensors = [tensor for group in groups for tensor in group]
         if not isinstance(call, Call):  # inside a compiled program
             traced: tuple[Tensor, ...] = call.apply(cls, wanted, tensors)
@@ -88,7 +94,7 @@ class Level(Function):
 class Value(Level):
     """F(x)."""
 
-    groups = "x"
+    groups, order = "x", 0
 
     @staticmethod
     def forward(call: Call, wanted: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -131,8 +137,7 @@ class Vjp(Level):
         for_x: list[Any] = [None] * len(xs)
         for_g: list[Any] = [None] * len(gs)
         if any(needs_x):
-            wanted = [needs_x[index] for index in call.real]
-            for_x = _in_places(call, wanted, Hvp.of(call, wanted, xs, gs, ts))
+            for_x = _bent(call, needs_x, xs, gs, ts)
         if any(needs_g):
             for_g = list(Jvp.of(call, (), xs, ts))
         return None, None, *for_x, *for_g
@@ -171,8 +176,7 @@ class Jvp(Level):
         needs_x, needs_t = Jvp.split(call, ctx.needs_input_grad[2:])
         for_x, for_t = [None] * len(xs), [None] * len(ts)
         if any(needs_x):
-            wanted = [needs_x[index] for index in call.real]
-            for_x = _in_places(call, wanted, Hvp.of(call, wanted, xs, gs, ts))
+            for_x = _bent(call, needs_x, xs, gs, ts)
         if any(needs_t):
             for_t = _spread(needs_t, Vjp.of(call, needs_t, xs, gs))
         return None, None, *for_x, *for_t
@@ -195,15 +199,14 @@ class Jvp(Level):
 class Hvp(Level):
     """Σ gₖ Hₖ t, for the wanted inputs."""
 
-    groups = "xgt"
+    groups, order = "xgt", 2
 
     @staticmethod
     def forward(call: Call, wanted: Sequence[bool], *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the products."""
         xs, gs, ts = Hvp.split(call, tensors)
-        found = _solve(call, xs, "hvp", call.directions(gs), call.directions(ts))
-        kept = [array if want else None for array, want in zip(found, wanted, strict=True)]
-        return call.input_tensors(kept, [xs[index] for index in call.real])
+        found = _solve(call, xs, "hvp", call.directions(gs), call.directions(ts), wanted=wanted)
+        return call.input_tensors(found, [xs[index] for index in call.real])
 
     @staticmethod
     def backward(ctx: Any, *cs: Tensor) -> tuple[Any, ...]:
@@ -211,21 +214,19 @@ class Hvp(Level):
         call = ctx.call
         xs, gs, ts = Hvp.split(call, ctx.saved_tensors)
         needs_x, needs_g, needs_t = Hvp.split(call, ctx.needs_input_grad[2:])
-        _refuse_third_derivative(call, needs_x)
         along = _filled(call, xs, _spread(ctx.wanted, cs))
         for_g = list(Bend.of(call, (), xs, ts, along)) if any(needs_g) else [None] * len(gs)
         for_t: list[Any] = [None] * len(ts)
         if any(needs_t):
             for_t = _spread(needs_t, Hvp.of(call, needs_t, xs, gs, along))
-        return None, None, *[None] * len(xs), *for_g, *for_t
+        return None, None, *_refused(xs, needs_x), *for_g, *for_t
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, ...]:
         """Return how the product changes along tangents of g and t; for x there is none."""
         call = ctx.call
         xs, gs, ts = Hvp.split(call, ctx.saved_tensors)
-        of_x, of_g, of_t = Hvp.split(call, tangents[2:])
-        _refuse_third_derivative(call, [tangent is not None for tangent in of_x])
+        _, of_g, of_t = Hvp.split(call, tangents[2:])
         parts = []
         if _any(of_g):
             parts.append(Hvp.of(call, ctx.wanted, xs, _zeros(gs, of_g), ts))
@@ -237,7 +238,7 @@ class Hvp(Level):
 class Bend(Level):
     """tᵀ Hₖ s for each entry k of each output."""
 
-    groups = "xts"
+    groups, order = "xts", 2
 
     @staticmethod
     def forward(call: Call, wanted: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -251,22 +252,20 @@ class Bend(Level):
         call = ctx.call
         xs, ts, ss = Bend.split(call, ctx.saved_tensors)
         needs_x, needs_t, needs_s = Bend.split(call, ctx.needs_input_grad[2:])
-        _refuse_third_derivative(call, needs_x)
         for_t: list[Any] = [None] * len(ts)
         for_s: list[Any] = [None] * len(ss)
         if any(needs_t):
             for_t = _spread(needs_t, Hvp.of(call, needs_t, xs, gs, ss))
         if any(needs_s):
             for_s = _spread(needs_s, Hvp.of(call, needs_s, xs, gs, ts))
-        return None, None, *[None] * len(xs), *for_t, *for_s
+        return None, None, *_refused(xs, needs_x), *for_t, *for_s
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, ...]:
         """Return how the numbers change along tangents of t and s; for x there is none."""
         call = ctx.call
         xs, ts, ss = Bend.split(call, ctx.saved_tensors)
-        of_x, of_t, of_s = Bend.split(call, tangents[2:])
-        _refuse_third_derivative(call, [tangent is not None for tangent in of_x])
+        _, of_t, of_s = Bend.split(call, tangents[2:])
         parts = []
         if _any(of_t):
             parts.append(Bend.of(call, (), xs, _zeros(ts, of_t), ss))
@@ -284,12 +283,59 @@ def _solve(call: Call, xs: Sequence[Tensor], kind: str, *groups: Sequence[Array]
     return call.evaluation(xs).derivative(kind, call.axes, *groups, **options)
 
 
-def _refuse_third_derivative(call: Call, asked: Sequence[bool]) -> None:
-    if any(asked):
-        raise MissingDerivative(
-            f"{call.op.label}: a third derivative was asked for, and hvp is the last that can be given. If you need "
-            "only the second, leave out one create_graph=True, or one of the nested torch.func transforms."
-        )
+class Guard(Function):
+    """x itself, for a computation whose derivative for x nobody can give: whoever asks for it is told.
+
+    A backward does not know which of its gradients are wanted. torch's engine does: it comes here only if the one for x
+    is.
+    """
+
+    @staticmethod
+    def forward(message: str, x: Tensor) -> Tensor:
+        """Return x."""
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
+        """Keep the message."""
+        ctx.message = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gs: Any) -> Any:
+        """Raise."""
+        raise MissingDerivative(ctx.message)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Raise."""
+        raise MissingDerivative(ctx.message)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], message: str, x: Tensor) -> Any:
+        """Return x, batched as it is."""
+        return Guard.apply(message, x), in_dims[1]  # type: ignore[no-untyped-call]
+
+
+def _guarded(call: Any, order: int, xs: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return x so that a derivative that nobody can give is refused when it is asked for, and only then."""
+    if order == 0 or (order == 1 and call.op._offers("hvp")) or (is_plain() and not torch.is_grad_enabled()):
+        return xs
+    message = call.op._cure("hvp") if order == 1 else THIRD.format(label=call.op.label)
+    guard: Any = Guard.apply if isinstance(call, Call) else call.guard
+    return [guard(message, x) if x.is_floating_point() else x for x in xs]
+
+
+def _bent(call: Any, needs: Sequence[bool], xs: Sequence[Tensor], gs: Sequence[Tensor], ts: Group) -> list[Any]:
+    """Return the second derivative along t for the inputs that need it."""
+    if not call.op._offers("hvp"):
+        return _refused(xs, needs)
+    wanted = [needs[index] for index in call.real]
+    return _in_places(call, wanted, Hvp.of(call, wanted, xs, gs, ts))
+
+
+def _refused(xs: Sequence[Tensor], needs: Sequence[bool]) -> list[Any]:
+    """Return something for a guard to refuse."""
+    return [torch.zeros_like(x) if need else None for x, need in zip(xs, needs, strict=True)]
 
 
 def _in_places(call: Call, wanted: Sequence[bool], found: Sequence[Tensor]) -> list[Any]:
