@@ -91,7 +91,12 @@ class Call:
         factors = None if noise is None else lambda shape: noise.factors(self.draw, shape)
         evaluation = Evaluation(op, self.layout, arrays, self.real, self.axes, factors)
         self.seen.single = evaluation.single
-        op._remember(self.layout, arrays, evaluation, self.axes)
+        samples = sum(self.axes)
+        op._shapes.remember(
+            [array.shape[len(self.axes) :] for array in arrays],
+            [y.shape[samples:] for y in evaluation.outputs],
+            evaluation.single,
+        )
         if op.aux:
             self.seen.aux, self.seen.depth = evaluation.aux, len(self.axes)
         return evaluation

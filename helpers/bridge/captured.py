@@ -11,6 +11,7 @@ import inspect
 import random
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -40,6 +41,28 @@ def reached(*roots: Any) -> Reached:
         yield name, value
         if depth < DEPTH:
             waiting += [(inner or name, each, depth + 1) for inner, each in _inside(value)]
+
+
+def look_at(label: str, functions: Mapping[str, Any]) -> None:
+    """Refuse tensors, and warn of noise, that functions reach from outside.
+
+    Raises
+    ------
+    TypeError
+        If one of them reaches a tensor that wants a gradient.
+    """
+    for role, function in functions.items():
+        if name := captured_parameter(function):
+            raise TypeError(
+                f"{label}: its {role} reaches the tensor {name} from outside, whose gradient would be lost. "
+                f"Pass {name} as an argument of its own."
+            )
+        if source := captured_noise(function):
+            warnings.warn(
+                f"{label}: its {role} draws from {source}. The bridge cannot repeat such a draw, so two backward "
+                "passes differ. Give the noiseless functions and noise=UniformFactor(0.5), rng=0.",
+                stacklevel=5,
+            )
 
 
 def captured_parameter(*functions: Callable[..., Any]) -> str | None:

@@ -98,7 +98,7 @@ def make_key(number: str, fixed: tuple[Any, ...], named: dict[str, Any], places:
 @constant_for_compilers
 def returns_one(key: str) -> bool:
     """Say whether the function returns one output, not a tuple of them."""
-    return _op_of(key)._returns_one
+    return _op_of(key)._shapes.single
 
 
 def _op_of(key: str) -> "ExternalFunction":
@@ -131,7 +131,13 @@ def _compute_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
     op = _op_of(key)
     draw = op._draw(tuple(xs))
     call, ticket = Call(op, _layouts[key], xs, tuple(map(bool, axes)), draw), next(_tickets)
+    expected = [each.shape for each in _empty_outputs(xs, key, axes)]
     outputs = Value.forward(call, (), *xs)
+    if [each.shape for each in outputs] != expected:
+        raise ValueError(
+            f"{op.label}: the program was compiled for outputs of shape {expected}, and the function returned "
+            f"{[each.shape for each in outputs]}. Mend out_shape=, or do not compile a function whose shapes vary."
+        )
     _waiting[ticket] = call.seen
     if len(_waiting) > WAITING:
         _waiting.popitem(last=False)
@@ -181,7 +187,7 @@ def _shape_of_guard(x: Tensor, message: str) -> Tensor:
 def _empty_outputs(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
     call = Call(_op_of(key), _layouts[key], xs)
     lead = tuple(xs[call.real[0]].shape[: len(axes)])
-    shapes = call.op._output_shapes(call.layout, [tuple(x.shape[len(axes) :]) for x in xs])
+    shapes = call.op._shapes.of([tuple(x.shape[len(axes) :]) for x in xs])
     return [torch.empty(lead + shape, dtype=call.dtype, device=call.device) for shape in shapes]
 
 

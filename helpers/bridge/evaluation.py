@@ -238,16 +238,19 @@ class Evaluation:
             for i in range(math.prod(self.shape)):
                 self.samples.append(Sample(op, layout, [a[i] for a in flat], real, 0))
                 rows.append(_copied(self.samples[-1].outputs))
-            self.outputs = _stack(rows, self.shape, op.label) if rows else self._nothing(op, layout, arrays, depth)
+            self.outputs = _stack(rows, self.shape, op.label) if rows else self._nothing(op, arrays, depth)
             self.aux = [sample.aux for sample in self.samples]
         self.single = self.samples[0].single if self.samples else True
         self.factors = factors(self.shape) if factors else None
         if self.factors:
             self.outputs = [_scaled(y, self.factors[0]) for y in self.outputs]
 
-    def _nothing(self, op: "ExternalFunction", layout: Layout, arrays: Arrays, depth: int) -> list[Array]:
+    def _nothing(self, op: "ExternalFunction", arrays: Arrays, depth: int) -> list[Array]:
         """Return the outputs of a batch without samples."""
-        shapes = op._output_shapes(layout, [array.shape[depth:] for array in arrays])
+try:
+            shapes = op._shapes.of([array.shape[depth:] for array in arrays])
+        except ValueError:
+            shapes = [()]  # as the default signature says
         return [np.zeros(self.shape + shape) for shape in shapes]
 
     @classmethod

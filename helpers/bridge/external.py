@@ -1,8 +1,6 @@
 """`ExternalFunction`: a NumPy function with its adjoint, as an operation of torch."""
 
 import copy
-import warnings
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,15 +9,16 @@ from numpy.typing import DTypeLike
 
 from ..noise import Draws, Factor
 from .arguments import Layout, in_order, layout_in_order, split
-from .arrays import Array, digest, to_array
+from .arrays import Array, digest
 from .batches import Signature, to_batch
 from .call import Call
-from .captured import captured_noise, captured_parameter
+from .captured import look_at
 from .compiled import call_compiled, register
 from .draws import NoiseSource, Seed, noise_source
 from .eager import Several
-from .evaluation import Evaluation, run
-from .first_use import check_derivatives
+from .evaluation import run
+from .first_use import verify
+from .shapes import OutputShapes
 from .state import hand_out, keep
 from .torch_state import is_plain, is_recording
 from .transforms import Value
@@ -103,8 +102,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
     _number: str
     _own: dict[str, Any]
     _numpy_dtype: "np.dtype[np.generic] | None"
-    _returns_one: bool
-    _shapes: dict[str, list[tuple[int, ...]]]
+    _shapes: OutputShapes
     _signature: Signature | None
     _unused: bool
     _watch: Watch
@@ -184,7 +182,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         depth = 0
         if self.batch is not None:
             depth, tensors = self._to_batch(tensors)
-        return self._verify(layout, tensors, depth)
+        return verify(self, layout, tensors, depth)
 
     def advance(self) -> None:
         """Begin a new draw of the noise, with ``draws="step"``.
@@ -247,7 +245,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         own["_numpy_dtype"] = None if self.compute_dtype is None else _real_dtype(self.compute_dtype)
         own["_unused"] = True
         own["_number"] = register(self)
-        own["_shapes"], own["_returns_one"] = {}, True
+        own["_shapes"] = OutputShapes(self.label, self.out_shape, self._signature, self._default_shapes())
         own["_closed"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -314,43 +312,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
     def _to_batch(self, tensors: tuple[Tensor, ...]) -> tuple[int, tuple[Tensor, ...]]:
         return to_batch(self.label, self._signature, tensors)
 
-    def _remember(
-        self, layout: Layout, arrays: Sequence[Array], evaluation: Evaluation, axes: tuple[bool, ...]
-    ) -> None:
-        """Keep the shapes that a compiler will ask for."""
-        depth = sum(axes)
-        inputs = [array.shape[len(axes) :] for array in arrays]
-        self._shapes[_shape_key(layout, inputs)] = [y.shape[depth:] for y in evaluation.outputs]
-        self.__dict__["_returns_one"] = evaluation.single
-
-    def _output_shapes(self, layout: Layout, inputs: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return the shapes of one sample's outputs, before the function was called.
-
-        Raises
-        ------
-        ValueError
-            If nobody knows.
-        """
-        if self.out_shape is not None:
-            found = self.out_shape(*inputs) if callable(self.out_shape) else self.out_shape
-            return [tuple(each) for each in found] if isinstance(found, list) else [tuple(found)]
-        if self._signature is not None:
-            sizes = {
-                name: size
-                for names, shape in zip(self._signature.inputs, inputs, strict=True)
-                for name, size in zip(names, shape, strict=True)
-            }
-            if all(name in sizes for names in self._signature.outputs for name in names):
-                return [tuple(sizes[name] for name in names) for names in self._signature.outputs]
-        key = _shape_key(layout, [tuple(int(size) for size in shape) for shape in inputs])
-        if key not in self._shapes and self.batch is not None and self._signature is None:
-            return [()]  # as the default signature says
-        if key not in self._shapes:
-            raise ValueError(
-                f"{self.label}: a compiler asks for the shape of the output before the function is called. Call "
-                f"{self.label} once before you compile it, or give out_shape=."
-            )
-        return self._shapes[key]
+    def _default_shapes(self) -> list[tuple[int, ...]] | None:
+        return None
 
     def _ready_to_compile(self) -> None:
         """Do now what a first call does, since a compiled program does not."""
@@ -358,7 +321,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
             raise TypeError(f"{self.label}: torch.compile lets only tensors through, and aux=True gives other things.")
         if self._unused and self.check == "first":
             raise RuntimeError(f'{self.label}: check="first" needs a first call that is not compiled.')
-        self._look_at_functions()
+        look_at(self.label, self._functions())
 
     def _watched(self) -> tuple[Any, ...]:
         """Return what the derivatives reach: if a solve changes it, the solver remembers."""
@@ -373,23 +336,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         names = ["forward", "adjoint", *(name for name in ("tangent", "hvp") if self._offers(name))]
         return {name: getattr(type(self), name) for name in names} | {"self": self._own}
 
-    def _look_at_functions(self) -> None:
-        """Refuse tensors, and warn of noise, that the functions reach from outside."""
-        for role, function in self._functions().items():
-            if name := captured_parameter(function):
-                raise TypeError(
-                    f"{self.label}: its {role} reaches the tensor {name} from outside, whose gradient would be lost. "
-                    f"Pass {name} as an argument of its own."
-                )
-            if source := captured_noise(function):
-                warnings.warn(
-                    f"{self.label}: its {role} draws from {source}. The bridge cannot repeat such a draw, so two "
-                    "backward passes differ. Give the noiseless functions and noise=UniformFactor(0.5), rng=0.",
-                    stacklevel=5,
-                )
-
     def _use_first(self, call: Call, tensors: tuple[Tensor, ...]) -> None:
-        self._look_at_functions()
+        look_at(self.label, self._functions())
         if self.check == "first":
             if not any(tensor.requires_grad for tensor in tensors) and is_plain():
                 return
@@ -397,25 +345,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
                 raise RuntimeError(
                     f'{self.label}: check="first" needs a first call outside torch.func. Call {self.label}.verify(x).'
                 )
-            self._verify(call.layout, tensors, len(call.axes))
+            verify(self, call.layout, tensors, len(call.axes))
         self.__dict__["_unused"] = False
-
-    def _verify(self, layout: Layout, tensors: tuple[Tensor, ...], depth: int) -> str:
-        real = [index for index, tensor in enumerate(tensors) if tensor.is_floating_point()]
-        double = self._numpy_dtype or np.dtype(np.float64)
-        try:
-            return self._check(
-                layout, [to_array(t, double if t.is_floating_point() else None) for t in tensors], real, depth
-            )
-        except TypeError:  # a solver may take no other dtype than that of the tensors
-            if self._numpy_dtype is not None:
-                raise
-            return self._check(layout, [to_array(tensor) for tensor in tensors], real, depth)
-
-    def _check(self, layout: Layout, arrays: list[Array], real: list[int], depth: int) -> str:
-        if self.batch == "loop":  # one sample is enough
-            arrays, depth = [array[(0,) * depth] for array in arrays], 0
-        return check_derivatives(self, layout, arrays, real, (True,) * depth)
 
 
 def _real_dtype(dtype: DTypeLike) -> "np.dtype[np.generic]":
@@ -425,10 +356,6 @@ def _real_dtype(dtype: DTypeLike) -> "np.dtype[np.generic]":
     if found.kind != "f":
         raise TypeError(f"compute_dtype must be a real floating-point dtype, such as 'float64'; got {found}.")
     return found
-
-
-def _shape_key(layout: Layout, inputs: list[tuple[int, ...]]) -> str:
-    return f"{layout!r}{inputs!r}"
 
 
 def _kind(found: object) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from .arguments import Layout
-from .arrays import Array
+from .arrays import Array, to_array
 from .errors import WrongDerivative
 from .evaluation import Evaluation
 
@@ -19,6 +20,24 @@ SHIFTS = (0.1, 0.01, 0.001)
 TOLERANCE = 1e-4
 ROUNDING = 32  # how many units in the last place a sum may be off
 Slope = tuple[float, float]
+
+
+def verify(op: "ExternalFunction", layout: Layout, tensors: Sequence[torch.Tensor], depth: int) -> str:
+    """Return a verdict on all derivatives of an op, near the given tensors, in double precision where it takes that.
+
+    ``depth`` is the number of batch axes. Of a batch in a loop, one sample is looked at.
+    """
+    real = [index for index, tensor in enumerate(tensors) if tensor.is_floating_point()]
+    axes = () if op.batch == "loop" else (True,) * depth
+    sample = (0,) * depth if op.batch == "loop" else ()
+    double = op._numpy_dtype or np.dtype(np.float64)
+    arrays = [to_array(tensor, double if tensor.is_floating_point() else None)[sample] for tensor in tensors]
+    try:
+        return check_derivatives(op, layout, arrays, real, axes)
+    except TypeError:  # a solver may take no other dtype than that of the tensors
+        if op._numpy_dtype is not None:
+            raise
+        return check_derivatives(op, layout, [to_array(tensor)[sample] for tensor in tensors], real, axes)
 
 
 def check_derivatives(

@@ -262,12 +262,8 @@ class FunctionOp(ExternalFunction):
     def _solved_by(self) -> Any:
         return owner_of(self._main)
 
-    def _remember(self, layout: Any, arrays: Any, evaluation: Any, axes: Any) -> None:
-        if not self._scalar:
-            super()._remember(layout, arrays, evaluation, axes)
-
-    def _output_shapes(self, layout: Any, inputs: Any) -> list[tuple[int, ...]]:
-        return [()] if self._scalar else super()._output_shapes(layout, inputs)
+    def _default_shapes(self) -> list[tuple[int, ...]] | None:
+        return [()] if self._scalar else None
 
     def _prepare(self) -> None:
         super()._prepare()
