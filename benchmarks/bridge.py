@@ -84,7 +84,7 @@ def small_ways() -> tuple[dict[str, Way], list[str]]:
             for way in more.values():
                 way()
         except Exception as error:  # a rival may fail in its own ways, such as a compiler that is not there
-            missing.append(f"rivals/{name}.py: {type(error).__name__}: {str(error).splitlines()[0]}")
+            missing.append(f"rivals/{name}.py: {type(error).__name__}: {error}".splitlines()[0])
         else:
             ways |= more
     for name, way in ways.items():

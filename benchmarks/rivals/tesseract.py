@@ -5,6 +5,7 @@ This module is the Tesseract's own description of itself, too: `InputSchema`, `a
 """
 
 import json
+import platform
 import sys
 from importlib.metadata import version
 from typing import Any
@@ -64,5 +65,6 @@ def ways() -> dict[str, Way]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     names = ["tesseract-torch", "tesseract-core", "torch", "numpy"]
-    found = {"versions": {name: version(name) for name in names}, "python": sys.version.split()[0]}
-    print(json.dumps(found | {"times": interleave(ways(), rounds=int(sys.argv[1]), calls=int(sys.argv[2]))}))
+    versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
+    times = interleave(ways(), rounds=int(sys.argv[1]), calls=int(sys.argv[2]))
+    print(json.dumps({"versions": versions, "times": times}))

@@ -247,7 +247,7 @@ class Evaluation:
 
     def _nothing(self, op: "ExternalFunction", arrays: Arrays, depth: int) -> list[Array]:
         """Return the outputs of a batch without samples."""
-try:
+        try:
             shapes = op._shapes.of([array.shape[depth:] for array in arrays])
         except ValueError:
             shapes = [()]  # as the default signature says
