@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from test_bridge_native import (
+from bridge_patients import (
     PATIENTS,
     Cubic,
     assert_same,

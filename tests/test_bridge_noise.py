@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 import torch
-from test_bridge_native import assert_same, cotangents, numbers, rosenbrock_torch, solve, solve_torch, solve_vjp
+from bridge_patients import assert_same, cotangents, numbers, rosenbrock_torch, solve, solve_torch, solve_vjp
 from torch import autograd, func
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, get_worker_info

@@ -72,9 +72,14 @@ def as_numbers(result: object, what: str) -> Array:
 
 def to_tensor(array: Array, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return a tensor with its own copy of the numbers."""
-    with np.errstate(over="ignore"):
-        own = np.array(array, numpy_dtype(dtype), order="C")
-    return torch.from_numpy(own).to(device=device, dtype=dtype)
+    wanted = numpy_dtype(dtype)
+    if array.dtype == wanted:
+        own = np.array(array, order="C")
+    else:
+        with np.errstate(over="ignore"):
+            own = np.array(array, wanted, order="C")
+    tensor = torch.from_numpy(own)
+    return tensor if device.type == "cpu" and tensor.dtype is dtype else tensor.to(device=device, dtype=dtype)
 
 
 def _kind(result: object, array: Array) -> str:

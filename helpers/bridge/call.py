@@ -146,7 +146,8 @@ class Call:
             With ``finite="raise"``, if a finite number becomes Inf in the dtype of the tensor.
         """
         tensor = to_tensor(array, dtype, device)
-        if self.op.finite and not torch.isfinite(tensor).all():
+        narrower = array.dtype.itemsize > tensor.element_size()  # otherwise it was looked at before
+        if self.op.finite and narrower and not torch.isfinite(tensor).all():
             raise FloatingPointError(
                 f"{self.op.label}: a value or derivative is NaN or Inf in {dtype}. Scale the function down, or use "
                 "tensors of a wider dtype."
