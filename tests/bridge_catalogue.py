@@ -1,8 +1,8 @@
 """The catalogue of mistakes that a bridge can meet: its function, its true numbers, and what "right or loud" means.
 
-The files test_bridge_*_mistakes, test_bridge_hidden, test_bridge_arrays and test_bridge_shared_state go through its rows;
-a test bears the slug of its row. It states the true value from the catalogue and compares. What a bridge cannot meet,
-since it happens outside of the function that is bridged:
+The files test_bridge_*_mistakes, test_bridge_hidden, test_bridge_arrays and test_bridge_shared_state go through its
+rows. A test bears the slug of its row; it states the true value from the catalogue and compares. What a bridge cannot
+meet, since it happens outside of the function that is bridged:
 
 ================================= ====================================================================
 row                               why

@@ -84,9 +84,8 @@ WRITERS = {
 def test_argument_mutated(form, way):
     x = at()
     op = FORMS[form](WRITERS[way], lambda x: x * 0 + 1)
-    with pytest.raises(
-        ValueError, match=r"its (function|value_and_grad|forward) writes into an array that it was given.*x\.copy\(\)"
-    ) as caught:
+    message = r"its (function|value_and_grad|forward) writes into an array that it was given.*x\.copy\(\)"
+    with pytest.raises(ValueError, match=message) as caught:
         op(x)
     assert "read-only" in str(caught.value.__cause__)
     assert x.tolist() == [*POINT]
@@ -133,6 +132,11 @@ class EditsG(ExternalFunction):
         t[...] = 2 * t
         return t
 
+
+class EditsGTwice(EditsG):
+    def adjoint(self, state, g):
+        return 2 * g
+
     def hvp(self, state, g, t):
         g[...] = 2 * g
         return g
@@ -145,11 +149,6 @@ def test_grad_output_edited_in_every_map():
         torch.func.jvp(EditsG(), (at().detach(),), (ONES,))
     with pytest.raises(ValueError, match="its hvp writes into"):
         torch.func.jacrev(torch.func.jacrev(EditsGTwice()))(at().detach())
-
-
-class EditsGTwice(EditsG):
-    def adjoint(self, state, g):
-        return 2 * g
 
 
 def test_state_edited():

@@ -150,7 +150,19 @@ def test_name_of_a_method_a_partial_and_an_object():
 
 
 module_level = differentiable(cube, grad=cube_gradient, hvp=cube_product, batch="loop", finite="raise", name="f")
+OPTIONS = ("name", "batch", "finite", "check", "signature", "compute_dtype", "aux", "draws", "out_shape")
 module_noisy = differentiable(cube, grad=cube_gradient, noise=UniformFactor(0.5), rng=3)
+
+
+def test_a_decorator_makes_the_op_of_a_call():
+    made = differentiable(grad=cube_gradient, hvp=cube_product, batch="loop", finite="raise", name="f")(cube)
+    assert type(made) is type(module_level)
+    assert [getattr(made, name) for name in OPTIONS] == [getattr(module_level, name) for name in OPTIONS]
+    same_as_torch(made, module_level, normal(2, 3))
+    same(torch.func.hessian(decorated)(normal(3, grad=False)), torch.diag(6 * normal(3, grad=False)))
+    assert "agrees" in documented.verify(normal(3))
+
+
 PICKLED = {
     "function form": lambda: module_level,
     "decorator as a call": lambda: decorated,

@@ -17,7 +17,7 @@ from bridge_forms import (
     same,
 )
 
-from helpers import ExternalFunction, differentiable
+from helpers import differentiable
 
 # --- what is raised
 
@@ -102,25 +102,7 @@ def failing(op_of, error):
     return op_of(part("value", cube), part("gradient", cube_gradient)), broken
 
 
-def failing_class(f, df):
-    class Solver(ExternalFunction):
-        def forward(self, x):
-            return f(x), x
-
-        def adjoint(self, x, g):
-            return g * df(x)
-
-    return Solver()
-
-
-FAILING = {
-    "grad": lambda f, df: differentiable(f, grad=df),
-    "value_and_grad": lambda f, df: differentiable(value_and_grad=lambda x: (f(x), df(x))),
-    "vjp": lambda f, df: differentiable(f, vjp=lambda x, g: g * df(x)),
-    "jac": lambda f, df: differentiable(f, jac=df),
-    "class": failing_class,
-    "loop": lambda f, df: differentiable(f, grad=df, batch="loop"),
-}
+FAILING = {**FORMS, "loop": lambda f, df: differentiable(f, grad=df, batch="loop")}
 ERRORS = [StopHereError("stop"), KeyboardInterrupt("stop"), SystemExit("stop"), MemoryError("stop")]
 
 

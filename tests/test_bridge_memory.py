@@ -175,14 +175,15 @@ def resident():
 
 def growth(work, rounds):
     """Return how many MiB of memory the process has won in the second half of the rounds."""
-    for _ in range(rounds // 2):
-        work()
-    gc.collect()
-    before = resident()
-    for _ in range(rounds // 2):
-        work()
-    gc.collect()
-    return resident() - before
+    gc.freeze()  # else each collection walks through all of torch
+    sizes = []
+    for _ in range(2):
+        for _ in range(rounds // 2):
+            work()
+        gc.collect()
+        sizes.append(resident())
+    gc.unfreeze()
+    return sizes[1] - sizes[0]
 
 
 def test_no_leak_over_1e5_values():

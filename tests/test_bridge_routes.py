@@ -4,6 +4,7 @@ import pytest
 from bridge_patients import ALL_PATIENTS, PATIENTS, assert_same, backward, fresh, numbers, scalar, solve_torch
 from bridge_routes import (
     ROUTES,
+    direct,
     directional_second_order,
     first_order,
     gradient_penalty,
@@ -26,7 +27,7 @@ def test_a_route_gives_the_numbers_of_torch(route, patient):
 def test_recorded_programs_give_the_numbers_of_torch(name):
     patient = PATIENTS[name]
     patient.op(*patient.xs)
-    assert_same(recorded_programs(patient.op, patient.xs), recorded_programs(patient.reference, patient.xs))
+    assert_same(recorded_programs(patient.op, patient.xs), recorded_programs(patient.reference, patient.xs, direct))
 
 
 @ALL_PATIENTS

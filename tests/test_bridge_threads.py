@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_all_start_methods, get_context
 
 import numpy as np
@@ -167,18 +167,6 @@ def value_and_gradient_in_a_worker(op):
     y = op(x)
     y.backward()
     return y.item(), x.grad.tolist()
-
-
-module_level = differentiable(cube, grad=cube_gradient, hvp=cube_product)
-
-
-@pytest.mark.parametrize("method", sorted({"fork", "spawn"} & set(get_all_start_methods())))
-@pytest.mark.filterwarnings("ignore:This process")
-def test_workers(method):
-    op = module_level
-    op(at(1.0)).backward()
-    with ProcessPoolExecutor(1, mp_context=get_context(method)) as pool:
-        assert pool.submit(value_and_gradient_in_a_worker, op).result(timeout=60) == (9.0, [3.0, 12.0])
 
 
 @pytest.mark.parametrize("method", [method for method in get_all_start_methods() if method == "fork"])
