@@ -37,7 +37,7 @@ BOTH = "differentiable(value_and_grad=both)"
 RIVALS = ("hips", "jax_callback", "compiled")
 PACKAGES = ("torch", "numpy", "autograd", "jax", "tesseract-torch")
 SIZES = (100_000, 1_000_000)
-ROUNDS, CALLS = 45, 200
+ROUNDS, CALLS = 25, 200
 HERE = Path(__file__).resolve().parent
 
 Times = dict[str, list[float]]

@@ -40,7 +40,7 @@ def ratios(costs: Mapping[str, float], *, unit: str, title: str = "What each way
     Examples
     --------
     >>> ratios({"walking": 60.0, "the bus": 12.0}, unit="walking").summary
-    'What each way costs, in units of walking: the bus 0.2 and walking 1.'
+    'What each way costs, in units of walking: the bus 0.20 and walking 1.00.'
     """
     if unit not in costs:
         raise ValueError(f"unit must be one of the ways; there is no {unit!r} among {', '.join(map(repr, costs))}.")
@@ -117,7 +117,9 @@ def _write(axes: Axes, words: Sequence[str], ends: Sequence[float]) -> None:
 
 
 def _short(number: float) -> str:
-    return f"{number:.2g}" if number < 99.5 else f"{number:,.0f}"
+    if number < 0.1:
+        return f"{number:.2g}"
+    return f"{number:.2f}" if number < 9.995 else f"{number:,.0f}"
 
 
 def _list(names: Sequence[str], told: Sequence[str]) -> str:

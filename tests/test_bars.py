@@ -87,13 +87,13 @@ def test_ratios_are_lengths_in_the_unit_with_the_cheapest_on_top():
 
 def test_ratios_are_told_in_the_sentence_and_behind_the_bars():
     picture = PICTURES["ratios"]()
-    assert picture.summary == "Costs, in units of plain: quick 0.016, by hand 0.4, plain 1 and a rival 26."
+    assert picture.summary == "Costs, in units of plain: quick 0.016, by hand 0.40, plain 1.00 and a rival 26."
     assert words(picture) == ["0.016", "0.4", "1", "26"]
     assert picture.figure.axes[0].get_xlabel() == "time, in units of plain"
 
 
 def test_a_large_ratio_is_written_as_a_number():
-    assert words(bars.ratios({"one": 1.0, "many": 1234.5}, unit="one")) == ["1", "1,234"]
+    assert words(bars.ratios({"one": 1.0, "many": 1234.5}, unit="one")) == ["1.00", "1,234"]
 
 
 def test_the_unit_has_a_colour_of_its_own_and_a_line_at_1():

@@ -34,7 +34,7 @@ def _quartic_hvp(hvp: Any) -> object:
     if answer.shape != x.shape:
         return f"The product has the shape of x, {x.shape}; yours has {answer.shape}."
     if np.allclose(answer, 12 * x**2):
-        return "Those are the entries of the Hessian. t is missing: in every other direction the product is another."
+        return "Those are the entries of the Hessian: your function ignores t."
     if np.allclose(answer, 4 * x**3 * t):
         return "That is the gradient times t. Differentiate 4x³ once more, then multiply by t."
     if not np.allclose(answer, 12 * x**2 * t):
@@ -60,9 +60,16 @@ def _filter(answer: Any) -> object:
     if not (isinstance(answer, type) and issubclass(answer, ExternalFunction)):
         return "Pass the class itself: check('10.3', Filter), without brackets after Filter."
     matrix, g = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, 3.0]]), np.array([1.0, 10.0])
-    found = answer().adjoint(None, g)
+    try:
+        found = answer().adjoint(None, g)
+    except ValueError:
+        return "The shapes do not fit: F leads from 3 numbers to 2, and the adjoint goes back from 2 to 3."
     if found is Ellipsis:
         return TODO
+    if isinstance(found, torch.Tensor):
+        return "The adjoint works with NumPy arrays, and yours returns a tensor."
+    if isinstance(found, np.ndarray) and np.array_equal(found, matrix.T):
+        return "That is the matrix alone. Multiply it by g."
     if isinstance(found, np.ndarray) and found.shape == matrix.T.shape:
         return "That is a matrix: * multiplies entry by entry. The product of a matrix and a vector is written @."
     if not isinstance(found, np.ndarray) or found.shape != (3,):
@@ -95,7 +102,7 @@ EXERCISES = {
     "10.1": Exercise(
         title="the value of batch",
         judge=_batch,
-        hint='"vectorized" calls the function once, with all points. "loop" calls it once for each point.',
+        hint="Section 3 has two values. One of them calls the function as often as there are points.",
         solution='batch = "loop"',
         why="The function is called three times, with one point each.",
         wrong={
@@ -111,7 +118,7 @@ EXERCISES = {
         solution=_function("12 * x**2 * t"),
         why="The Hessian is diagonal, with entries 12xᵢ², so its product with t goes entry by entry.",
         wrong={
-            _function("12 * x**2"): "t is missing",
+            _function("12 * x**2"): "ignores t",
             _function("4 * x**3 * t"): "the gradient times t",
             _function("np.diag(12 * x**2)"): "the whole Hessian",
             _function("12 * x * t"): "Differentiate 4x³ once more",
@@ -125,9 +132,10 @@ EXERCISES = {
         why="g has one entry for each row of F, and the gradient one for each column: the transpose leads from one to "
         "the other.",
         wrong={
-            _class("F @ g"): "Your answer raised",
+            _class("F @ g"): "The shapes do not fit",
             _class("F.T * g"): "entry by entry",
             _class("g"): "the shape of x",
+            _class("F.T"): "the matrix alone",
             _class("F.T @ g[::-1]"): "Which sum of the rows",
         },
     ),
