@@ -88,7 +88,7 @@ def test_ratios_are_lengths_in_the_unit_with_the_cheapest_on_top():
 def test_ratios_are_told_in_the_sentence_and_behind_the_bars():
     picture = PICTURES["ratios"]()
     assert picture.summary == "Costs, in units of plain: quick 0.016, by hand 0.40, plain 1.00 and a rival 26."
-    assert words(picture) == ["0.016", "0.4", "1", "26"]
+    assert words(picture) == ["0.016", "0.40", "1.00", "26"]
     assert picture.figure.axes[0].get_xlabel() == "time, in units of plain"
 
 

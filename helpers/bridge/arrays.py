@@ -55,7 +55,9 @@ def as_numbers(result: object, what: str) -> Array:
         If it is None, a tensor, a masked array, or holds no real numbers.
     """
     if result is None:
-        raise TypeError(f"{what} returned None. Is a return statement missing?")
+        raise TypeError(
+            f"{what} returned None. Is a return statement missing, or is this an input that needs a gradient?"
+        )
     if isinstance(result, torch.Tensor):
         raise TypeError(f"{what} returned a torch tensor. The bridge calls NumPy code: return an array or a number.")
     if isinstance(result, np.ma.MaskedArray):

@@ -13,6 +13,7 @@ For a function y = F(x) with Jacobian J, four linear maps are all that torch eve
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .external import ExternalFunction
 
 Arrays = Sequence[Array]
+READ_ONLY = re.compile(r"(assignment destination|array|buffer) is read-only")  # as NumPy says it
 
 
 def run(op: "ExternalFunction", role: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -40,11 +42,13 @@ def run(op: "ExternalFunction", role: str, function: Callable[..., Any], *args: 
 
 def explain(op: "ExternalFunction", role: str, error: Exception) -> None:
     """Add to an error of the user's code where it happened; raise another one where NumPy's own does not help."""
-    if isinstance(error, ValueError) and "read-only" in str(error):
+    if isinstance(error, ValueError) and READ_ONLY.search(str(error)):
         raise ValueError(
             f"{op.label}: its {role} writes into an array that it was given. Let it work on x.copy()."
         ) from error
-    error.add_note(f"Raised inside the {role} of {op.label}.")
+    note = f"Raised inside the {role} of {op.label}."
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 def one_for_each(op: "ExternalFunction", found: Any, inputs: Arrays, role: str) -> Sequence[Any]:
@@ -84,7 +88,7 @@ class Sample:
         self.args, self.kwargs = layout.fill(arrays)
         self.op, self.lead = op, lead
         self.inputs = [arrays[index] for index in real]
-        with op._watch.solving() as self.serial:
+        with op._watch.solving(lambda: b"".join(each.tobytes() for each in self.inputs)) as self.serial:
             y, self.state, self.aux = self._solve()
             if self.serial:
                 y = keep(y)  # before another thread's solve writes into it
@@ -103,7 +107,7 @@ class Sample:
         op = self.op
         with op._watch.solved(self.serial, self._solve):
             found = run(op, role, function, op._hand_out(self.state), *directions)
-            return keep(found) if op._watch.turn.remembers else found
+            return keep(found) if op._watch.remembers else found
 
     def vjp(self, gs: Arrays, wanted: Sequence[bool] | None = None) -> list[Array | None]:
         """Return Jᵀ g for each input that is wanted, None for the others."""
@@ -276,29 +280,43 @@ class Evaluation:
         order = sorted(range(len(axes)), key=axes.__getitem__)  # probe axes first; sorted keeps the order within a kind
         groups = tuple([_moved(array, order) for array in group] for group in groups)
         probes = groups[-1][0].shape[: axes.count(False)]
-        results = [
-            _copied(self._along_samples(kind, [[array[probe] for array in group] for group in groups], options))
-            for probe in np.ndindex(probes)
-        ]
+        rows = self._at_each_sample(kind, groups, list(np.ndindex(probes)), options)
         return [
-            None
-            if first is None
-            else _moved_back(np.stack([row[place] for row in results]).reshape(probes + first.shape), order)
-            for place, first in enumerate(results[0])
+            None if first is None else _moved_back(_joined(rows, place, probes), order)
+            for place, first in enumerate(rows[0])
         ]
 
-    def _along_samples(self, kind: str, groups: Sequence[Arrays], options: dict[str, Any]) -> list[Any]:
+    def _at_each_sample(
+        self, kind: str, groups: Sequence[Arrays], probes: list[tuple[int, ...]], options: dict[str, Any]
+    ) -> list[list[Any]]:
+        """Return a row of results for each probe. A sample has all its probes before the next: it is solved there."""
         depth = len(self.shape)
         if self.vectorized or not depth:
-            results = getattr(self.samples[0], kind)(*groups, **options)
-        else:
-            flat = [[array.reshape(-1, *array.shape[depth:]) for array in group] for group in groups]
+            (sample,) = self.samples
             rows = [
-                _copied(getattr(sample, kind)(*([array[i] for array in group] for group in flat), **options))
-                for i, sample in enumerate(self.samples)
+                _copied(getattr(sample, kind)(*([each[probe] for each in group] for group in groups), **options))
+                for probe in probes
             ]
-            results = _stack(rows, self.shape, "")
-        return results if self.factors is None else [_scaled(each, self.factors[1]) for each in results]
+        else:
+            flat = [[_flattened(each, len(probes[0]), depth) for each in group] for group in groups]
+            table = []
+            for i, sample in enumerate(self.samples):
+                at = [[[each[(*probe, i)] for each in group] for group in flat] for probe in probes]
+                table.append([_copied(getattr(sample, kind)(*directions, **options)) for directions in at])
+            rows = [_stack([of_sample[p] for of_sample in table], self.shape, "") for p in range(len(probes))]
+        if self.factors is None:
+            return rows
+        return [[_scaled(each, self.factors[1]) for each in row] for row in rows]
+
+
+def _flattened(array: Array, probes: int, depth: int) -> Array:
+    """Return an array with all its sample axes, which stand after the probe axes, made one."""
+    return array.reshape(*array.shape[:probes], -1, *array.shape[probes + depth :])
+
+
+def _joined(rows: list[list[Any]], place: int, probes: tuple[int, ...]) -> Array:
+    stacked = np.stack([row[place] for row in rows])
+    return stacked.reshape(probes + stacked.shape[1:])
 
 
 def _copied(arrays: Sequence[Array | None]) -> list[Any]:

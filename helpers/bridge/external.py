@@ -1,5 +1,6 @@
 """`ExternalFunction`: a NumPy function with its adjoint, as an operation of torch."""
 
+import abc
 import copy
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,12 +23,12 @@ from .shapes import OutputShapes
 from .state import hand_out, keep
 from .torch_state import is_plain, is_recording
 from .transforms import Value
-from .turn import Turn, Watch
+from .turn import Watch
 
 Tensor = torch.Tensor
 
 
-class _ReadyWhenBuilt(type):
+class _ReadyWhenBuilt(abc.ABCMeta):
     """Prepares and closes an instance after its ``__init__``, whatever a subclass does there."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -239,7 +240,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
             raise ValueError(f'{self.label}: check must be None or "first"; got {self.check!r}.')
         own = self.__dict__
         own["_own"] = {**own}
-        own["_watch"] = Watch(Turn.of(self._solved_by()), self._watched())
+        own["_watch"] = Watch(*self._watched())
         own["_noise"] = noise_source(self.noise, self.rng, self.draws)
         own["_signature"] = None if self.signature is None else Signature.parse(self.signature)
         own["_numpy_dtype"] = None if self.compute_dtype is None else _real_dtype(self.compute_dtype)
@@ -276,7 +277,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         if not isinstance(found, tuple) or len(found) != wanted:
             parts = "(y, state, aux)" if self.aux else "(y, state)"
             raise TypeError(f"{self.label}: its forward must return {parts}; it returned {_kind(found)}.")
-        return found[0], keep(found[1]), found[2] if self.aux else None
+        return found[0], keep(found[1]), keep(found[2]) if self.aux else None
 
     def _hand_out(self, state: Any) -> Any:
         return hand_out(state)
@@ -323,13 +324,11 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
             raise RuntimeError(f'{self.label}: check="first" needs a first call that is not compiled.')
         look_at(self.label, self._functions())
 
-    def _watched(self) -> tuple[Any, ...]:
-        """Return what the derivatives reach: if a solve changes it, the solver remembers."""
-        return (self._own, type(self).adjoint, type(self).tangent, type(self).hvp)
-
-    def _solved_by(self) -> Any:
-        """Return the object that does the solving, if it is not this op."""
-        return None
+    def _watched(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the code that solves and the derivatives, each with what else it reaches."""
+        kinds = [kind for kind in type(self).__mro__ if kind.__module__ not in (__name__, "builtins", "abc")]
+        own = (self._own, *kinds)
+        return (*own, type(self).forward), (*own, type(self).adjoint, type(self).tangent, type(self).hvp)
 
     def _functions(self) -> dict[str, Any]:
         """Return the user's code, by what it is called."""

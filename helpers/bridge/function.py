@@ -33,16 +33,18 @@ def differentiable(
     r"""Make an operation of torch from a NumPy function and its derivative.
 
     The result takes tensors, and behaves as torch's own operations do: ``backward``, ``torch.func``, forward mode,
-    ``vmap``, checkpoints, ``torch.compile``. dtype and device follow the input.
+    ``vmap``, checkpoints, ``torch.compile``. dtype and device follow the input. A solver whose adjoint needs what the
+    solve has computed is an :class:`ExternalFunction`.
 
     Parameters
     ----------
     fun : callable
-        NumPy code. Tensors in the call arrive as read-only arrays; other arguments arrive as they are. It returns a
-        number or an array; with ``vjp`` or ``jac`` also a tuple of them, for several outputs.
+        NumPy code. Tensors in the call arrive as read-only arrays; other arguments arrive as they are (arrays as
+        read-only copies). It returns a number or an array; with ``vjp`` or ``jac`` also a tuple, for several outputs.
     grad : callable, (x, ...) -> gradient
         For a ``fun`` that returns one number. It is called with the same arguments, and returns an array of the shape
-        of x; for several tensors, a tuple of arrays.
+        of x. For several tensors of real numbers it returns a tuple with one entry for each, in the order of the
+        arguments: an array, or None for one that never needs a gradient. Give constants as arrays, not as tensors.
     vjp : callable, (x, ..., g) -> gradient
         For any output: the adjoint. ``g`` has the shape of the output (one ``g`` for each output), and the result is
         the transposed Jacobian times ``g``.
@@ -51,11 +53,12 @@ def differentiable(
     value_and_grad : callable, (x, ...) -> (value, gradient)
         Instead of ``fun`` and ``grad``, where one computation gives both.
     jvp : callable, (x, ..., t) -> tangent, optional
-        With ``vjp``: the Jacobian times ``t``. Forward mode needs it, unless the output is one number.
+        With ``vjp``: the Jacobian times ``t``. Forward mode and some second derivatives need it, unless the output is
+        one number.
     hvp : callable, optional
         For second derivatives. With ``grad`` or ``value_and_grad``: ``hvp(x, ..., t)``, the Hessian times ``t``
         (SciPy's ``hessp``). With ``vjp`` or ``jac``: ``hvp(x, ..., g, t)``, the derivative of ``vjp`` along ``t``.
-        For several tensors there is one ``t`` for each, and the result is a tuple.
+        For several tensors there is one ``t`` for each, as in ``hvp(a, b, g, t_a, t_b)``, and the result is a tuple.
     aux : bool
         ``fun`` returns ``(output, aux)``, and so does the operation. ``aux`` may be anything; it has no gradient.
     batch : {None, "loop", "vectorized"}
@@ -63,6 +66,7 @@ def differentiable(
         or once with the whole batch.
     signature : str
         The axes of one sample, as NumPy writes them: ``"(n)->()"`` (the default for one tensor), ``"(n),(k)->(m)"``.
+        A batch of several tensors needs it.
     compute_dtype : dtype
         What the functions get and give, such as ``"float64"``, whatever the dtype of the tensors.
     finite : {None, "raise"}

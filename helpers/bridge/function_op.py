@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from .arrays import Array, as_numbers
-from .captured import owner_of
 from .eager import DTYPES, apply_one
 from .evaluation import Evaluation, explain, fitting, one_for_each, run
 from .external import ExternalFunction
+from .state import keep
 from .torch_state import is_ordinary
 
 Function = Callable[..., Any]
@@ -68,6 +68,7 @@ class FunctionOp(ExternalFunction):
         if self._kind == "value_and_grad":
             found, point.gradient = self._pair(found, "(value, gradient)")
         y, aux = self._pair(found, "(value, aux)") if self.aux else (found, None)
+        aux = keep(aux)
         if self._scalar:
             self._check_scalar(y if isinstance(y, tuple) else as_numbers(y, f"{self.label}: its function"), lead)
         if self._kind == "value_and_grad":
@@ -249,18 +250,15 @@ class FunctionOp(ExternalFunction):
 
     def _settle(self) -> None:
         """Take the direct way from now on, once it is known that nothing is to be watched."""
-        watch = self._watch
-        if self._may_be_direct and not (self._unused or watch.looks or watch.turn.remembers):
+        if self._may_be_direct and not self._unused and self._watch.is_quiet:
             self.__dict__["_direct"] = True
 
     def _functions(self) -> dict[str, Any]:
         return {"function": self._main, **self._derivatives}
 
-    def _watched(self) -> tuple[Any, ...]:
-        return tuple(function for role, function in self._derivatives.items() if role != "value_and_grad")
-
-    def _solved_by(self) -> Any:
-        return owner_of(self._main)
+    def _watched(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        reading = [function for role, function in self._derivatives.items() if role != "value_and_grad"]
+        return (self._main,), tuple(reading)
 
     def _default_shapes(self) -> list[tuple[int, ...]] | None:
         return [()] if self._scalar else None

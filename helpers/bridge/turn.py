@@ -1,84 +1,87 @@
 """Solvers that remember their latest solve: whose turn it is, and how to bring one back to an earlier point.
 
 An adjoint that reads what its solver has left behind is right only directly after its own solve. We find such solvers
-by looking: if one of the first calls of the function changes anything that the op or its derivatives reach, the solver
-remembers. From then on one thread uses it at a time, and where another solve came between, we solve again.
+by looking: if one of the first calls of the function changes anything that the derivatives of the op reach, the solver
+*remembers*. From then on one thread uses it at a time, and where another solve came between, we solve again. If a call
+changes only what the function itself reaches, it may *disturb* another op that remembers, so that one is told.
+
+What compiled code keeps to itself cannot be seen; an object of compiled code is taken to remember.
 """
 
 import contextlib
 import itertools
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .captured import fingerprint, is_opaque
+from .captured import fingerprint, is_method_of_compiled_code
 
 LOOKS = 3
-_turns: "weakref.WeakKeyDictionary[Any, Turn]" = weakref.WeakKeyDictionary()
+LOOKS_AT_ONE_POINT = 8
+
+_lock = threading.RLock()  # one for all: ops may share what they remember
 _serials = itertools.count(1)
-
-
-class Turn:
-    """Who may use a solver, and which solve was its latest.
-
-    Parameters
-    ----------
-    opaque : bool
-        The solver is compiled code, into which we cannot look; it is taken to remember.
-    """
-
-    def __init__(self, opaque: bool = False) -> None:
-        self.lock = threading.RLock()
-        self.remembers, self.latest = opaque, 0
-
-    @classmethod
-    def of(cls, owner: Any) -> "Turn":
-        """Return the turn of the object that does the solving: several ops may share it."""
-        if owner is None:
-            return cls()
-        try:
-            return _turns.setdefault(owner, cls(is_opaque(owner)))
-        except TypeError:  # it cannot be a key
-            return cls(is_opaque(owner))
-
-    def __reduce__(self) -> tuple[type, tuple[bool]]:
-        return Turn, (self.remembers,)
+_latest = [0]
 
 
 class Watch:
-    """Looks whether the calls of an op's function change what its derivatives reach."""
+    """Looks whether the calls of an op's function change what derivatives reach.
 
-    def __init__(self, turn: Turn, roots: tuple[Any, ...]) -> None:
-        self.turn, self.roots, self.looks = turn, roots, LOOKS
+    Parameters
+    ----------
+    solver : tuple
+        What is called to solve, and whatever else that may change.
+    derivatives : tuple
+        The user's derivatives, and whatever else they may read.
+    """
+
+    def __init__(self, solver: tuple[Any, ...], derivatives: tuple[Any, ...]) -> None:
+        self.solver, self.derivatives = solver, derivatives
+        self.remembers = bool(derivatives) and any(map(is_method_of_compiled_code, solver))
+        self.disturbs = self.remembers
+        self.looks, self.more, self.point = LOOKS, LOOKS_AT_ONE_POINT, b""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is left to look at, and nothing was found."""
+        return not (self.looks or self.disturbs)
 
     @contextlib.contextmanager
-    def solving(self) -> Iterator[int]:
-        """Take the turn for a solve, and yield its serial number."""
-        turn = self.turn
-        if not (self.looks or turn.remembers):
+    def solving(self, point: Callable[[], bytes]) -> Iterator[int]:
+        """Take the turn for a solve at a point (a function that gives its bytes), and yield its serial number."""
+        if self.is_quiet:
             yield 0
             return
-        with turn.lock:
-            serial = turn.latest = next(_serials)
-            if turn.remembers:
+        with _lock:
+            serial = _latest[0] = next(_serials)
+            if not self.looks:
                 yield serial
                 return
-            before = fingerprint(*self.roots)
+            before = self._prints()
             yield serial
-            self.looks -= 1
-            turn.remembers = fingerprint(*self.roots) != before
+            derivatives, everything = self._prints()
+            self.remembers |= derivatives != before[0]
+            self.disturbs |= self.remembers or everything != before[1]
+            here = point()
+            if here != self.point or self.more == 0:  # a second solve at one point may change nothing
+                self.looks -= 1
+            else:
+                self.more -= 1
+            self.point = here
 
     @contextlib.contextmanager
     def solved(self, serial: int, solve_again: Callable[[], object]) -> Iterator[None]:
         """Take the turn for a derivative, at the point of an earlier solve."""
-        turn = self.turn
-        if not turn.remembers:
+        if not self.remembers:
             yield
             return
-        with turn.lock:
-            if turn.latest != serial:
-                turn.latest = 0  # if the solver fails half-way, it is nowhere
+        with _lock:
+            if _latest[0] != serial:
+                _latest[0] = next(_serials)  # if the solver fails half-way, it is nowhere
                 solve_again()
-                turn.latest = serial
+                _latest[0] = serial
             yield
+
+    def _prints(self) -> tuple[bytes, bytes]:
+        derivatives = fingerprint(*self.derivatives) if self.derivatives else b""
+        return derivatives, fingerprint(*self.solver)
