@@ -32,6 +32,11 @@ class Layout(NamedTuple):
                 named[place] = array
         return tuple(positional), named
 
+    def with_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call with its own tensors, and with all others as they are kept here."""
+        positional = tuple(a if isinstance(a, Tensor) else b for a, b in zip(args, self.positional, strict=True))
+        return positional, {key: a if isinstance(a, Tensor) else self.named[key] for key, a in kwargs.items()}
+
     def describe(self, index: int) -> str:
         """Return what to call a tensor argument in a message."""
         place = self.places[index]
@@ -120,7 +125,7 @@ def split(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Lay
 
 
 def _kept(value: Any) -> Any:
-    return keep(value) if isinstance(value, np.ndarray) else value  # the derivatives will need it as it is now
+    return keep(value) if isinstance(value, (np.ndarray, list, dict)) else value  # derivatives need it as it is now
 
 
 def _refuse_unfit(name: str, which: str, tensor: Tensor) -> None:

@@ -92,11 +92,10 @@ class Call:
         evaluation = Evaluation(op, self.layout, arrays, self.real, self.axes, factors)
         self.seen.single = evaluation.single
         samples = sum(self.axes)
-        op._shapes.remember(
-            [array.shape[len(self.axes) :] for array in arrays],
-            [y.shape[samples:] for y in evaluation.outputs],
-            evaluation.single,
-        )
+        inputs = [array.shape[len(self.axes) :] for array in arrays]
+        outputs = [y.shape[samples:] for y in evaluation.outputs]
+        op._shapes.check(inputs, outputs)
+        op._shapes.remember(inputs, outputs, evaluation.single)
         if op.aux:
             self.seen.aux, self.seen.depth = evaluation.aux, len(self.axes)
         return evaluation

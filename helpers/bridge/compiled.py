@@ -8,6 +8,7 @@ evaluation waits for its gradient.
 """
 
 import itertools
+import secrets
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .arguments import Layout
+from .arguments import Layout, split
 from .call import Call, Seen
 from .torch_state import SingleLevelFunction, below_this_level, constant_for_compilers, single_level_functions
 from .transforms import Bend, Guard, Hvp, Jvp, Level, Value, Vjp
@@ -37,7 +38,6 @@ _library.define(
 _library.define("guard(Tensor x, str message) -> Tensor")
 _value_op, _level_op = torch.ops.bring_your_own_gradient.value, torch.ops.bring_your_own_gradient.level
 
-_numbers = itertools.count(1)
 _ops: "weakref.WeakValueDictionary[str, ExternalFunction]" = weakref.WeakValueDictionary()
 _layouts: dict[str, Layout] = {}
 _calls, _tickets = itertools.count(1), itertools.count(1)
@@ -46,13 +46,16 @@ _waiting: "OrderedDict[int, Seen]" = OrderedDict()
 
 def register(op: "ExternalFunction") -> str:
     """Give an op the name by which compiled programs find it."""
-    name = str(next(_numbers))
+    name = secrets.token_hex(8)  # a program of another process must not find this op under another's name
     _ops[name] = op
     return name
 
 
 def call_compiled(op: "ExternalFunction", args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute the output by custom op. A compiler reads this function, so it is written in the words that it knows."""
+    if not torch.compiler.is_compiling():
+        layout, _ = split(op.label, args, kwargs)  # it refuses what does not fit
+        args, kwargs = layout.with_tensors(args, kwargs)
     tensors = [each for each in args if isinstance(each, Tensor)]
     tensors += [each for each in kwargs.values() if isinstance(each, Tensor)]
     places: list[Any] = [place for place, each in enumerate(args) if isinstance(each, Tensor)]
@@ -60,6 +63,8 @@ def call_compiled(op: "ExternalFunction", args: tuple[Any, ...], kwargs: dict[st
     fixed = tuple([None if isinstance(each, Tensor) else _constant(op, each) for each in args])
     named = {name: None if isinstance(each, Tensor) else _constant(op, each) for name, each in kwargs.items()}
     key = make_key(op._number, fixed, named, tuple(places))
+    if not any(each.is_floating_point() for each in tensors) or any(each.is_complex() for each in tensors):
+        raise TypeError(f"{op.label} needs a tensor of real numbers, and takes no complex one.")
     depth = 0
     if op.batch is not None:
         depth, stretched = op._to_batch(tuple(tensors))
@@ -102,7 +107,13 @@ def returns_one(key: str) -> bool:
 
 
 def _op_of(key: str) -> "ExternalFunction":
-    return _ops[key.partition("|")[0]]
+    op = _ops.get(key.partition("|")[0])
+    if op is None or key not in _layouts:
+        raise RuntimeError(
+            "This program calls an op of the bridge that is not there: it was made in another process, or the op was "
+            "deleted. Compile it here, and keep the op."
+        )
+    return op
 
 
 class TracedCall:
@@ -141,7 +152,7 @@ def _compute_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
     _waiting[ticket] = call.seen
     if len(_waiting) > WAITING:
         _waiting.popitem(last=False)
-    return [*outputs, torch.tensor([call.draw, ticket])]
+    return [*outputs, torch.tensor([call.draw, ticket], device="cpu")]
 
 
 @torch.library.impl(_library, "level", "CompositeExplicitAutograd")
@@ -165,7 +176,7 @@ def _compute_guard(x: Tensor, message: str) -> Tensor:
 
 @torch.library.register_fake(f"{SPACE}::value", lib=_library)  # type: ignore[untyped-decorator]
 def _shape_of_value(xs: list[Tensor], key: str, axes: list[int]) -> list[Tensor]:
-    return [*_empty_outputs(xs, key, axes), torch.empty(2, dtype=torch.int64)]
+    return [*_empty_outputs(xs, key, axes), torch.empty(2, dtype=torch.int64, device="cpu")]
 
 
 @torch.library.register_fake(f"{SPACE}::level", lib=_library)  # type: ignore[untyped-decorator]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..noise import Array, Draws, Factor
-from .torch_state import graph_is_kept, is_in_backward, random_mark
+from .torch_state import is_in_backward, random_mark
 
 REMEMBERED = 2**16
 Seed = int | np.random.SeedSequence | np.random.Generator
@@ -39,7 +39,8 @@ class NoiseSource:
         self._root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         self._next = itertools.count()
         self._step = next(self._next)
-        self._indices_of: OrderedDict[tuple[int, bytes], set[int]] = OrderedDict()
+        self._indices_of: OrderedDict[tuple[int, bytes], list[int]] = OrderedDict()
+        self._repeated: set[tuple[int, bytes]] = set()
         self._home: int | None = os.getpid()
 
     def index(self, inputs: bytes = b"") -> int:
@@ -58,22 +59,25 @@ class NoiseSource:
         self._check_process()
         mark = (random_mark(), inputs)
         if is_in_backward():
-            known = self._indices_of.get(mark, set())
+            known = self._indices_of.get(mark, [])
             if len(known) != 1:
-                trouble = "is not known" if not known else "could be one of several, made with one seed"
+                trouble = "could be one of several, made with one seed" if known else "is not known"
                 raise RuntimeError(
-                    f"A noisy function was computed again inside a backward pass, and its draw {trouble}. Call "
-                    "torch.utils.checkpoint.checkpoint with preserve_rng_state=True (its default), and set the seed "
-                    "once, not before each evaluation."
+                    f"A noisy function was computed inside a backward pass, and its draw {trouble}. A checkpoint "
+                    "must keep torch's random state (preserve_rng_state=True, and not inside torch.compile), and the "
+                    "seed must be set once, not before each evaluation."
                 )
-            (index,) = known
-            if not graph_is_kept():
-                del self._indices_of[mark]
-            return index
+            self._repeated.add(mark)
+            return known[0]
         index = self._step if self.draws == "step" else next(self._next)
-        self._indices_of.setdefault(mark, set()).add(index)
+        known = self._indices_of.setdefault(mark, [])
+        if mark in self._repeated:  # that evaluation is over, and this is the same program again
+            self._repeated.discard(mark)
+            known.clear()
+        if index not in known:
+            known[:] = [*known[-1:], index]
         if len(self._indices_of) > REMEMBERED:
-            self._indices_of.popitem(last=False)
+            self._repeated.discard(self._indices_of.popitem(last=False)[0])
         return index
 
     def advance(self) -> None:
@@ -95,6 +99,7 @@ class NoiseSource:
             key = (*self._root.spawn_key, 1, next(self._next))
             source._root = np.random.SeedSequence(self._root.entropy, spawn_key=key)
             source._next, source._indices_of, source._home = itertools.count(), OrderedDict(), None
+            source._repeated = set()
             source._step = next(source._next)
             sources.append(source)
         return sources
@@ -113,7 +118,7 @@ class NoiseSource:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_next": next(copy.copy(self._next)), "_indices_of": OrderedDict()}
+        return {**self.__dict__, "_next": next(copy.copy(self._next)), "_indices_of": OrderedDict(), "_repeated": set()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -16,7 +16,7 @@ from torch.autograd import Function
 
 from .arguments import ONE_TENSOR
 from .call import Call
-from .torch_state import graph_is_kept, is_alone
+from .torch_state import graph_is_kept, is_alone, refuse_half_a_recording
 from .transforms import vjp_with_graph
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class One(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         """Return the gradient times g."""
         (x,) = ctx.saved_tensors  # torch raises here if the graph was freed, or if x was changed in place
+        refuse_half_a_recording(ctx.op.label)
         if not is_alone(g):
             evaluation = ctx.op._known(ctx.array, ctx.gradient)
             return None, *vjp_with_graph(Call(ctx.op, ONE_TENSOR, (x,)), evaluation, (True,), (x,), (g,))
@@ -75,6 +76,7 @@ class Several(Function):
         xs = ctx.saved_tensors  # see above
         call, evaluation = ctx.call, ctx.evaluation
         wanted = [ctx.needs_input_grad[1 + index] for index in call.real]
+        refuse_half_a_recording(call.op.label)
         if not all(map(is_alone, gs)):
             return None, *vjp_with_graph(call, evaluation, wanted, xs, gs)
         found = evaluation.derivative("vjp", call.axes, call.directions(gs), wanted=wanted)

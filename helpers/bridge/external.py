@@ -58,7 +58,9 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         The derivative of the adjoint along ``t``, for second derivatives.
 
     Options: attributes of the class, or set in ``__init__``. See :func:`differentiable` for what each does.
-    An instance cannot be changed after its ``__init__``: a state kept on it would be that of the latest solve.
+    An instance cannot be changed after its ``__init__``: a state kept on it would be that of the latest solve. If
+    ``forward`` changes an object that the adjoint reads, such as a solver of yours, it is called again where another
+    call came between. A solve that you call yourself, and state that compiled code keeps, cannot be seen.
 
     Raises
     ------

@@ -75,7 +75,8 @@ def differentiable(
         Compare the derivatives with finite differences when the operation is used first; see ``verify``.
     noise : UniformFactor, GaussianFactor or the like
         Multiply the value and its derivatives by random factors with mean 1, one for each sample. ``fun`` and its
-        derivatives are the noiseless ones. The draw of an evaluation is kept for all of its derivatives.
+        derivatives are the noiseless ones. The draw of an evaluation is kept for all of its derivatives. Each takes one
+        number from torch's global generator too, by which a checkpoint finds its draw again.
     rng : int, numpy.random.SeedSequence or numpy.random.Generator
         The seed of the noise.
     draws : {"evaluation", "independent", "step"}

@@ -34,6 +34,20 @@ class OutputShapes:
         self.seen[key] = outputs if self.seen.get(key, outputs) == outputs else None
         self.single = single
 
+    def check(self, inputs: Sequence[Shape], outputs: list[Shape]) -> None:
+        """Refuse outputs that are not as the signature says.
+
+        Raises
+        ------
+        ValueError
+        """
+        wanted = self._of_signature(inputs)
+        if wanted is not None and wanted != outputs and self.signature is not None:
+            raise ValueError(
+                f"{self.label}: signature {self.signature.text!r} asks for outputs of shape {wanted}, and the function "
+                f"returned {outputs}."
+            )
+
     def of(self, inputs: Sequence[Shape]) -> list[Shape]:
         """Return the shapes of the outputs for shapes of the inputs.
 
@@ -45,8 +59,8 @@ class OutputShapes:
         if self.out_shape is not None:
             found = self.out_shape(*inputs) if callable(self.out_shape) else self.out_shape
             return [tuple(each) for each in found] if isinstance(found, list) else [tuple(found)]
-        known = self._of_signature(inputs)
-        known = known or self.seen.get(tuple(tuple(int(size) for size in shape) for shape in inputs)) or self.default
+        known = self._of_signature(inputs) or self.default
+        known = known or self.seen.get(tuple(tuple(int(size) for size in shape) for shape in inputs))
         if known is None:
             raise ValueError(
                 f"{self.label}: a compiler asks for the shape of the output before the function is called. Call "

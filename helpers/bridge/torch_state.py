@@ -16,6 +16,9 @@ single_level_functions: Any = vars(torch._functorch.autograd_function)["enable_s
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
+_Mode = torch._C._TorchDispatchModeKey
+RECORDERS = (_Mode.FAKE, _Mode.PROXY, _Mode.FUNCTIONAL)
+
 _transforms_active = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 is_legacy_batched = torch._C._functorch.is_legacy_batchedtensor  # a batch of the vmap behind is_grads_batched=True
@@ -28,7 +31,7 @@ def is_plain() -> bool:
 
 def is_recording() -> bool:
     """Say whether torch writes a program (make_fx, fake tensors): what NumPy computes would be a constant in it."""
-    return bool(_dispatch_modes())
+    return bool(_dispatch_modes()) and any(torch._C._get_dispatch_mode(key) is not None for key in RECORDERS)
 
 
 def is_in_backward() -> bool:
@@ -44,7 +47,16 @@ def graph_is_kept() -> bool:
 def random_mark() -> int:
     """Take one number from torch's global generator, also under vmap, which otherwise asks what random means there."""
     with torch._C._DisableFuncTorch():
-        return int(torch.randint(2**63 - 1, ()))
+        return int(torch.randint(2**63 - 1, (), device="cpu"))
+
+
+def refuse_half_a_recording(label: str) -> None:
+    """Raise if torch writes a program and began after the call whose backward runs now."""
+    if is_recording():
+        raise RuntimeError(
+            f"{label} was called before torch began to record, and its backward would be a constant in the program. "
+            "Record the call too."
+        )
 
 
 def is_alone(g: Tensor) -> bool:
