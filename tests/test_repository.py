@@ -68,8 +68,12 @@ def test_picture_of_the_readme_is_the_one_of_lesson_00():
 
 def test_code_of_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(code, {})
+    op, path = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names = {}
+    exec(op, names)
+    assert names["x"].grad.numpy().round(4).tolist() == [-1.98, 0.9]
+    assert names["hessian"].numpy().round(4).tolist() == [[0.6, -2.0], [-2.0, 10.0]]
+    exec(path, {})
     assert (tmp_path / "path.png").stat().st_size > 10_000
 
 
