@@ -23,7 +23,7 @@ class Layout(NamedTuple):
     places: tuple[int | str, ...]
 
     def fill(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments with arrays in the places of the tensors."""
+        """Return the arguments with arrays (or whatever is given) in the places of the tensors."""
         positional, named = list(self.positional), dict(self.named)
         for place, array in zip(self.places, arrays, strict=True):
             if isinstance(place, int):
@@ -31,11 +31,6 @@ class Layout(NamedTuple):
             else:
                 named[place] = array
         return tuple(positional), named
-
-    def with_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a call with its own tensors, and with all others as they are kept here."""
-        positional = tuple(a if isinstance(a, Tensor) else b for a, b in zip(args, self.positional, strict=True))
-        return positional, {key: a if isinstance(a, Tensor) else self.named[key] for key, a in kwargs.items()}
 
     def describe(self, index: int) -> str:
         """Return what to call a tensor argument in a message."""

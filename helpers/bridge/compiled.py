@@ -54,8 +54,8 @@ def register(op: "ExternalFunction") -> str:
 def call_compiled(op: "ExternalFunction", args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute the output by custom op. A compiler reads this function, so it is written in the words that it knows."""
     if not torch.compiler.is_compiling():
-        layout, _ = split(op.label, args, kwargs)  # it refuses what does not fit
-        args, kwargs = layout.with_tensors(args, kwargs)
+        layout, given = split(op.label, args, kwargs)  # it refuses what does not fit, and keeps arrays
+        args, kwargs = layout.fill(given)
     tensors = [each for each in args if isinstance(each, Tensor)]
     tensors += [each for each in kwargs.values() if isinstance(each, Tensor)]
     places: list[Any] = [place for place, each in enumerate(args) if isinstance(each, Tensor)]

@@ -40,7 +40,7 @@ class FunctionOp(ExternalFunction):
     _may_be_direct: bool
 
     def __init__(self, fun: Function | None, derivatives: dict[str, Function], options: dict[str, Any]) -> None:
-        self._fun, self._derivatives = fun, derivatives
+        self._derivatives = derivatives
         self._scalar = bool({"grad", "value_and_grad"} & set(derivatives))
         (self._kind,) = {"grad", "vjp", "jac", "value_and_grad"} & set(derivatives)
         self._main: Function = fun or derivatives["value_and_grad"]
