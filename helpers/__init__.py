@@ -7,17 +7,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import bars, bridge, descent, diagrams, listing, noise, plots, rosenbrock
+    from . import bars, bridge, checking, curves, descent, diagrams, doctor, listing, noise, plots, rosenbrock
     from .bridge import ExternalFunction, MissingDerivative, WrongDerivative, differentiable
+    from .checking import check_gradient, check_noisy_gradient, dot_product_test, step_size_curve
     from .descent import Trajectory, descend, descend_with_gradient
+    from .doctor import Diagnosis, Finding, diagnose
     from .exercises import check, hint, solution
     from .noise import GaussianFactor, NoisyPair, UniformFactor
     from .picture import Picture
     from .requirements import check_environment
 
-_MODULES = ["bars", "bridge", "descent", "diagrams", "listing", "noise", "plots", "rosenbrock"]
+_MODULES = [
+    "bars",
+    "bridge",
+    "checking",
+    "curves",
+    "descent",
+    "diagrams",
+    "doctor",
+    "listing",
+    "noise",
+    "plots",
+    "rosenbrock",
+]
 _HOME = {
+    "Diagnosis": "doctor",
     "ExternalFunction": "bridge",
+    "Finding": "doctor",
     "GaussianFactor": "noise",
     "MissingDerivative": "bridge",
     "NoisyPair": "noise",
@@ -27,15 +43,22 @@ _HOME = {
     "WrongDerivative": "bridge",
     "check": "exercises",
     "check_environment": "requirements",
+    "check_gradient": "checking",
+    "check_noisy_gradient": "checking",
     "descend": "descent",
     "descend_with_gradient": "descent",
+    "diagnose": "doctor",
     "differentiable": "bridge",
+    "dot_product_test": "checking",
     "hint": "exercises",
     "solution": "exercises",
+    "step_size_curve": "checking",
 }
 
 __all__ = [
+    "Diagnosis",
     "ExternalFunction",
+    "Finding",
     "GaussianFactor",
     "MissingDerivative",
     "NoisyPair",
@@ -47,17 +70,25 @@ __all__ = [
     "bridge",
     "check",
     "check_environment",
+    "check_gradient",
+    "check_noisy_gradient",
+    "checking",
+    "curves",
     "descend",
     "descend_with_gradient",
     "descent",
+    "diagnose",
     "diagrams",
     "differentiable",
+    "doctor",
+    "dot_product_test",
     "hint",
     "listing",
     "noise",
     "plots",
     "rosenbrock",
     "solution",
+    "step_size_curve",
 ]
 
 

@@ -14,6 +14,7 @@ PACKAGE = Path(helpers.__file__).parent
 FLOORS = {
     "rosenbrock": 1,
     "noise": 1,
+    "differences": 1,  # what a derivative is compared with, in the bridge and in checking
     "bridge": 2,
     "checking": 2,
     "descent": 3,
@@ -24,11 +25,12 @@ FLOORS = {
     "solvers": 4,
     "plots": 4,
     "bars": 4,
+    "curves": 4,
     "diagrams": 4,
     "explorer": 5,
     "exercises": 5,
 }
-MAY_DRAW = {"picture", "plots", "bars", "diagrams", "explorer", "exercises"}
+MAY_DRAW = {"picture", "plots", "bars", "curves", "diagrams", "explorer", "exercises"}
 MAY_KNOW_ROSENBROCK = {"rosenbrock", "plots", "explorer", "exercises"}
 FILES = {path: path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in sorted(PACKAGE.rglob("*.py"))}
 MODULES = {path: module for path, module in FILES.items() if module != "__init__"}
@@ -98,7 +100,7 @@ def test_only_rosenbrock_and_what_shows_it_know_the_function(path, module):
     assert module in MAY_KNOW_ROSENBROCK or "rosenbrock" not in imported_modules(path)
 
 
-@pytest.mark.parametrize("module", ["rosenbrock", "noise"])
+@pytest.mark.parametrize("module", ["rosenbrock", "noise", "differences"])
 def test_the_lowest_floor_needs_numpy_only(module):
     assert top_level(PACKAGE / f"{module}.py") - sys.stdlib_module_names == {"numpy"}
 
