@@ -66,15 +66,17 @@ def test_picture_of_the_readme_is_the_one_of_lesson_00():
     assert run_notebooks.COVER.read_bytes() == run_notebooks.first_picture(read("00"))
 
 
-def test_code_of_the_readme_runs(tmp_path, monkeypatch):
+def test_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    op, path = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    op, path, doctor = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {}
     exec(op, names)
     assert names["x"].grad.numpy().round(4).tolist() == [-1.98, 0.9]
     assert names["hessian"].numpy().round(4).tolist() == [[0.6, -2.0], [-2.0, 10.0]]
     exec(path, {})
     assert (tmp_path / "path.png").stat().st_size > 10_000
+    exec(doctor, {})
+    assert "WRONG: grad-output-ignored" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", [name for name in files() if name != "tests/test_repository.py"])

@@ -1,12 +1,13 @@
 """Compare the derivatives of an op with finite differences, along one random direction."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from .. import differences
+from ..differences import STEPS, Slope
 from .arguments import Layout
 from .arrays import Array, to_array
 from .errors import WrongDerivative
@@ -15,11 +16,8 @@ from .evaluation import Evaluation
 if TYPE_CHECKING:
     from .external import ExternalFunction
 
-STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 SHIFTS = (0.1, 0.01, 0.001)
 TOLERANCE = 1e-4
-ROUNDING = 4  # how many units in the last place a value may be off
-Slope = tuple[float, float]
 
 
 def verify(op: "ExternalFunction", layout: Layout, tensors: Sequence[torch.Tensor], depth: int) -> str:
@@ -123,16 +121,7 @@ class _Line:
 
     def slopes(self, number: Callable[[Evaluation], float]) -> list[Slope]:
         """Return central differences of a number with each of the steps, and how far rounding may shift them."""
-        slopes = []
-        for h in STEPS:
-            try:
-                after, before = number(self.solve(h)), number(self.solve(-h))
-            except (ArithmeticError, ValueError):  # the step leads out of where the function is defined
-                continue
-            rounding = ROUNDING * np.finfo(self.dtype).eps * (abs(after) + abs(before)) / (2 * h)
-            if np.isfinite(after) and np.isfinite(before):
-                slopes.append(((after - before) / (2 * h), rounding))
-        return slopes
+        return differences.slopes(lambda h: number(self.solve(h)), STEPS, float(np.finfo(self.dtype).eps))
 
     def _cast(self, array: Array) -> Array:
         return np.array(array, self.dtype)
@@ -148,7 +137,7 @@ class _Line:
 
 
 def _verdict(op: "ExternalFunction", role: str, got: float, slopes: Sequence[Slope]) -> str:
-    best, error = _best(slopes)
+    best, error = map(float, differences.best(slopes))
     size = max(abs(got), abs(best))
     if not np.isfinite(got + best) or error > 0.05 * size:
         told = ", ".join(f"{slope:.6g}" for slope, _ in slopes) or "nothing"
@@ -163,14 +152,6 @@ def _verdict(op: "ExternalFunction", role: str, got: float, slopes: Sequence[Slo
             "noise=; otherwise mend the derivative."
         )
     return f"{op.label}: its {role} agrees with finite differences: {got:.6g} and {best:.6g}."
-
-
-def _best(slopes: Sequence[Slope]) -> Slope:
-    """Return the slope that its neighbour confirms best, and how far it may be off."""
-    pairs = [
-        (one, abs(one - two) + rounding) for (one, rounding), (two, _) in itertools.pairwise([*slopes, *slopes[-2:-1]])
-    ]
-    return min(pairs, key=lambda pair: pair[1], default=(np.nan, np.inf))
 
 
 def _inner(left: Sequence[Any], right: Sequence[Any]) -> float:

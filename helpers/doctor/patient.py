@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import linecache
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -135,11 +136,18 @@ def method_place(function_class: FunctionClass, name: str) -> Where | None:
     """Return where a method of a Function is written."""
     method = inspect.unwrap(getattr(function_class, name, None) or (lambda: None))
     code = getattr(method, "__code__", None)
-    return (
-        (code.co_filename, code.co_firstlineno)
-        if code and not is_library(code.co_filename)
-        else definition(function_class)
-    )
+    if code is None or is_library(code.co_filename):
+        return definition(function_class)
+    return code.co_filename, _line_of_def(code)
+
+
+def _line_of_def(code: types.CodeType) -> int:
+    """Return the line of ``def``, which stands below the decorators."""
+    lines = linecache.getlines(code.co_filename)
+    for line in range(code.co_firstlineno, min(code.co_firstlineno + 10, len(lines) + 1)):
+        if lines[line - 1].lstrip().startswith(("def ", "async def ")):
+            return line
+    return code.co_firstlineno
 
 
 def graph_functions(outputs: list[torch.Tensor]) -> Iterator[tuple[Any, FunctionClass]]:
