@@ -144,9 +144,30 @@ def test_without_words_all_rows_are_there(search):
 def test_text_and_table_hold_every_column(entry):
     text, cells = " ".join(repr(WHOLE).split()), Table(WHOLE._repr_html_()).cells
     for column in filter(None, (entry.seen, entry.slug, entry.mistake, entry.gradcheck)):
-        assert column in cells
+        assert column.replace("`", "") in cells
         assert " ".join(column.split()) in text.replace("non- differentiable", "non-differentiable")
     assert entry.cure in cells
+
+
+def test_cure_stands_under_its_row_and_code_is_marked_as_code():
+    found = index("closure-returns-none")
+    (entry,) = found.loud
+    assert "`return loss`" in entry.mistake
+    assert Table(found._repr_html_()).cells[-1] == entry.cure
+    assert ">return loss</code>." in found._repr_html_()
+    assert found._repr_html_().count("<tr>") == 3
+
+
+def test_brief_has_one_line_for_each_row():
+    loud, silent = WHOLE.brief.split("\n\n")
+    lines = [*loud.splitlines(), *silent.splitlines()]
+    assert len(loud.splitlines()) == len(WHOLE.loud)
+    assert [line.split()[0] for line in lines] == [entry.slug for entry in ENTRIES]
+    for line, entry in zip(lines, ENTRIES, strict=True):
+        slug, lesson, seen = line.split(maxsplit=2)
+        assert (slug, lesson) == (entry.slug, entry.lesson)
+        assert entry.seen.startswith(seen.removesuffix(" …"))
+        assert len(line) <= 96
 
 
 def test_table_has_a_link_for_each_lesson_that_is_here():

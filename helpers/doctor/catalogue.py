@@ -144,7 +144,7 @@ MISTAKES: dict[str, Mistake] = {
     "grad-output-ignored": Mistake("wrong", "09", "return {g} * gradient  # the chain rule"),
     "full-jacobian": Mistake("wrong", "09", "return jacobian.T @ {g}  # of the shape of {x}"),
     "per-sample-gradient": Mistake(
-        "wrong", "09", "return ({g}[..., None] * per_sample).sum(0)  # of the shape of the parameter"
+        "wrong", "09", "return {g} * per_sample.mean(0)  # .sum(0) if forward sums over the samples"
     ),
     "not-transposed": Mistake("wrong", "09", "return A.T @ {g}  # for a solve: solve(A.T, {g})"),
     "swapped-gradients": Mistake("wrong", "09", "return {gradients}  # in the order of forward's arguments"),
@@ -186,8 +186,7 @@ MISTAKES: dict[str, Mistake] = {
     "closure-without-backward": Mistake(
         "wrong",
         "05",
-        "{opt}.zero_grad()\nloss = f(x)  # of the optimiser's own x, with no torch.tensor(...) around it\n"
-        "loss.backward()\nreturn loss",
+        "{fix}",
     ),
     "step-inside-closure": Mistake("wrong", "05", "{opt}.step(closure)  # outside; inside only zero_grad and backward"),
     "stale-loss": Mistake(
@@ -209,6 +208,9 @@ MISTAKES: dict[str, Mistake] = {
 }
 
 
+LOOP = "optimizer.zero_grad()\nloss = ...\nloss.backward()\nreturn loss"
+
+
 class _Words(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return {
@@ -217,6 +219,7 @@ class _Words(dict[str, str]):
             "g": "g",
             "ctx": "ctx",
             "opt": "optimizer",
+            "fix": LOOP,
             "args": "x",
             "gradients": "gradient",
         }.get(key, "...")

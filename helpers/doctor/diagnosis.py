@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ class Finding:
             return ""
         file, line = self.where
         name = file.replace("\\", "/").rsplit("/", 1)[-1]
-        return f"line {line} of this cell" if "ipykernel" in file or file.startswith("<") else f"{name}, line {line}"
+        return f"{_cell(file) or name}, line {line}"
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,19 @@ class Diagnosis:
         return f'<div style="max-width:60em">{"".join(parts)}</div>'
 
 
+def _cell(file: str) -> str:
+    """Return the name of a notebook's cell, such as In[3], empty if the file is no cell."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)(file)
+    return str(name[1]) if name else ""
+
+
+def few(values: Any) -> np.ndarray[Any, Any]:
+    """Return an array's first numbers as a list of them; short() leaves out the middle of a long one."""
+    return np.array(values).reshape(-1)[:1000]
+
+
 def short(value: Any) -> str:
     """Return a number, an array or a text, short and to six digits."""
     if isinstance(value, (list, tuple)) and all(isinstance(each, (int, float)) for each in value):
@@ -157,13 +171,13 @@ def _card(finding: Finding) -> str:
         for name, value in finding.evidence.items()
     )
     colour = COLOURS[finding.severity]
-    place = f" <small>{html.escape(finding.place)}</small>" if finding.where else ""
-    lesson = f" <small>lesson {finding.lesson}</small>" if finding.lesson else ""
+    told = [finding.place, f"lesson {finding.lesson}" if finding.lesson else ""]
+    beside = "".join(f" · <small>{html.escape(each)}</small>" for each in told if each)
     return (
         f'<div style="border-left:4px solid {colour};padding:0 0.8em;margin:0.8em 0">'
-        f'<p><b style="color:{colour}">{finding.severity}</b> <code>{finding.slug}</code>{place}{lesson}<br>'
+        f'<p><b style="color:{colour}">{finding.severity}</b> <code>{finding.slug}</code>{beside}<br>'
         f"{html.escape(finding.message)}</p>"
         + (f"<table>{rows}</table>" if rows else "")
-        + (f"<pre>{html.escape(finding.cure)}</pre>" if finding.cure else "")
+        + (f'<p>Cure:</p><pre style="font-family:monospace">{html.escape(finding.cure)}</pre>' if finding.cure else "")
         + "</div>"
     )

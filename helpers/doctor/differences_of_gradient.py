@@ -34,10 +34,10 @@ def bends(exam: Exam, points: list[Array]) -> Bends | None:
     count = sum(x.size for x in points)
     if len(points) == 1 and count <= FEW and not np.iscomplexobj(points[0]):
         directions = [[np.reshape(row, points[0].shape)] for row in np.eye(count)]
-        what = "the derivative of the gradient (for a random upstream gradient), by each number"
+        what = "second derivatives, summed with random weights, by each number"
     else:
         directions = [[keep_form(x, scales(x) * draw(x, rng)) for x in points] for _ in range(3)]
-        what = "the derivative of the gradient (for a random upstream gradient), along random directions"
+        what = "second derivatives, summed with random weights, along random directions"
     run = exam.run(points)
     gs = upstream(run.tracked, 0)
     exact = float(torch.finfo(exam.precise).eps)

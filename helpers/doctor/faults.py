@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,10 +70,12 @@ def _changed_behind(exam: Exam, evidence: dict[str, Any]) -> bool:
 
 def _advice(exam: Exam, hint: str) -> str:
     g = exam.words.get("g", "g")
-    if "sign" in hint:
-        return f"return -{g} * gradient  # the sign"
-    if "factor" in hint:
-        return f"return {g} * gradient * factor  # {hint}"
+    if "sign" in hint and "factor" not in hint:
+        return f"return -{g} * gradient"
+    if found := re.search(r"chain factor (.+) is missing", hint):
+        return f"return {g} * gradient * ({found[1]})  # the derivative of the inner function"
+    if found := re.search(r"factor (\S+) (too large|too small|is too much)", hint):
+        return f"return {g} * gradient {'*' if found[2] == 'too small' else '/'} {found[1]}"
     return f"helpers.step_size_curve(value, gradient, {exam.words.get('x', 'x')})  # and derive this entry again"
 
 

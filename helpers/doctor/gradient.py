@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from . import wrongness
+from .diagnosis import few
 from .exam import Exam, Failed
 from .faults import name_the_fault
 from .inputs import beside, is_symmetric, numbers
@@ -175,7 +176,7 @@ def _by_way_of_single_precision(exam: Exam, points: Sequence[Point]) -> None:
                 "dtype-forced",
                 f"The inputs are torch.float64, and the gradient of {name} has the digits of float32 only: it "
                 "was made with torch.tensor(...) of Python floats, or by way of .float().",
-                evidence={"got": one.reshape(-1)[:4], "expected": "about 16 digits"},
+                evidence={"got": few(one), "expected": "about 16 digits"},
                 where=backward_place(exam),
                 severity="wrong",
             )
@@ -215,5 +216,5 @@ def look_at_reference(exam: Exam) -> None:
             exam.add(
                 "value-wrong",
                 "The value is not that of the reference.",
-                evidence={"got": numbers(one).reshape(-1)[:4], "expected": numbers(two).reshape(-1)[:4]},
+                evidence={"got": few(numbers(one)), "expected": few(numbers(two))},
             )

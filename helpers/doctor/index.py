@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from .symptoms import SAYS, SYMPTOMS
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 WIDTH = 96
+KEEP_WORDS = "overflow-wrap:normal;word-break:normal"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,19 @@ class Index:
         about = f" for {self.search!r}" if self.search else ""
         return f"{_count(self.loud, 'message')} and {_count(self.silent, 'silent symptom')}{about}"
 
+    @property
+    def brief(self) -> str:
+        """One line for each row, without its cure: its name, its lesson, and the beginning of what is seen.
+
+        The loud rows come first; an empty line ends them.
+
+        Examples
+        --------
+        >>> print(index("non-leaf").brief)
+        nonleaf-parameter             03  can't optimize a non-leaf Tensor
+        """
+        return "\n\n".join("\n".join(map(_line, entries)) for entries in (self.loud, self.silent) if entries)
+
     def __repr__(self) -> str:
         parts = [self.headline]
         for title, entries in (("TORCH SAYS", self.loud), ("YOU SEE, AND TORCH SAYS NOTHING", self.silent)):
@@ -82,8 +97,8 @@ class Index:
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
-        loud = _table(["torch says", "what is really wrong", "name", "lesson", "cure"], self.loud)
-        silent = _table(["you see", "what is wrong", "name", "lesson", "cure", "gradcheck"], self.silent)
+        loud = _table(["torch says", "what is really wrong; below, the cure", "name", "lesson"], self.loud)
+        silent = _table(["you see", "what is wrong; below, the cure", "name", "lesson", "gradcheck"], self.silent)
         return f"<p><b>{html.escape(self.headline)}</b></p>{loud}{silent}"
 
 
@@ -156,26 +171,40 @@ def _count(entries: Sequence[Entry], name: str) -> str:
     return f"{len(entries)} {name}" + ("" if len(entries) == 1 else "s")
 
 
+def _line(entry: Entry) -> str:
+    line = f"{entry.slug:28}  {entry.lesson}  {entry.seen}"
+    return line if len(line) <= WIDTH else line[: WIDTH - 2].rstrip() + " …"
+
+
 def _wrapped(text: str, indent: int) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * indent)
 
 
 def _table(titles: list[str], entries: Iterable[Entry]) -> str:
-    rows = [_row(entry) for entry in entries]
+    rows = [_rows(entry) for entry in entries]
     head = "".join(f'<th style="text-align:left">{title}</th>' for title in titles)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>" if rows else ""
+    return f"<table><thead><tr>{head}</tr></thead>{''.join(rows)}</table>" if rows else ""
 
 
-def _row(entry: Entry) -> str:
-    cells = [
-        html.escape(entry.seen),
-        html.escape(entry.mistake),
-        f"<code>{entry.slug}</code>",
-        _link(entry.lesson),
-        f'<pre style="white-space:pre-wrap;margin:0">{html.escape(entry.cure)}</pre>',
-    ]
-    cells += [html.escape(entry.gradcheck)] if entry.gradcheck else []
-    return "<tr>" + "".join(f'<td style="text-align:left;vertical-align:top">{cell}</td>' for cell in cells) + "</tr>"
+def _rows(entry: Entry) -> str:
+    """Return a row of the table, and under it the cure in the whole width: code needs long lines."""
+    cells = [_prose(entry.seen), _prose(entry.mistake), _code(entry.slug), _link(entry.lesson)]
+    cells += [_prose(entry.gradcheck)] if entry.gradcheck else []
+    cure = f'<pre style="white-space:pre-wrap;margin:0 0 0 2em;{KEEP_WORDS}">{html.escape(entry.cure)}</pre>'
+    return f"<tbody><tr>{''.join(map(_cell, cells))}</tr><tr>{_cell(cure, len(cells))}</tr></tbody>"
+
+
+def _cell(content: str, columns: int = 1) -> str:
+    return f'<td colspan="{columns}" style="text-align:left;vertical-align:top;{KEEP_WORDS}">{content}</td>'
+
+
+def _prose(text: str) -> str:
+    """Return words as markup, with code where backticks mark it."""
+    return re.sub(r"`([^`]+)`", lambda code: _code(code[1]), html.escape(text))
+
+
+def _code(text: str) -> str:
+    return f'<code style="white-space:nowrap">{text}</code>'
 
 
 def _link(lesson: str) -> str:

@@ -13,6 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from . import reading
+from .diagnosis import few
 from .exam import Exam
 from .inputs import numbers
 from .patient import definition, graph_functions
@@ -177,11 +178,12 @@ class Loop:
         )
         if not nothing and not (zero and (cleared_last or self._matters())):
             return False
-        message = self._why(first, cleared_last)
+        message, fix = self._why(first, cleared_last)
         self.exam.add(
             "closure-without-backward",
             f"After the closure no parameter has a gradient, so the optimiser never moves them. {message}",
             evidence={"got": "no gradient" if nothing else "zero", "expected": "a gradient in each .grad"},
+            fix=fix,
         )
         return True
 
@@ -195,21 +197,25 @@ class Loop:
         self.put(0.0)
         return len({round(each, 12) for each in losses}) == 3 and not _is_even(losses)
 
-    def _why(self, call: _Call, cleared_last: bool) -> str:
+    def _why(self, call: _Call, cleared_last: bool) -> tuple[str, str]:
+        """Return the reason in words, and the cure as code."""
+        order = "optimizer.zero_grad()  # first\nloss = ...\nloss.backward()  # then, and nothing after it\nreturn loss"
         if cleared_last:
-            return "zero_grad is called after backward, and deletes what backward has computed."
+            return "zero_grad is called after backward, and deletes what backward has computed.", order
         if "backward" not in call.events:
-            return "The closure does not call backward."
+            return "The closure does not call backward.", "loss.backward()  # before the last line\nreturn loss"
         if any(g is not None for g in call.gradients):
-            return "The gradients are set to zero after backward has computed them."
+            return "The gradients are set to zero after backward has computed them.", order
         loss = call.loss
         if isinstance(loss, Tensor) and loss.is_leaf:
             return (
-                "The loss is a new leaf (torch.tensor(f, requires_grad=True)): it has no connection to the parameters."
+                "The loss is a new leaf (torch.tensor(f, requires_grad=True)): it has no connection to the parameters.",
+                "loss = op(x)  # around NumPy: op = helpers.differentiable(f, grad=gradient)\nloss.backward()",
             )
         return (
             "The loss is not computed from the optimiser's own parameters: they are a copy, or the closure makes new "
-            "tensors."
+            "tensors.",
+            "optimizer = torch.optim.Adam([x])  # the very tensor from which the closure computes its loss",
         )
 
     def _piled_up(self, first: _Call, marked: _Call) -> None:
@@ -238,7 +244,7 @@ class Loop:
                 self.exam.add(
                     "nan-gradient",
                     "A gradient is not finite: the first step writes it into the parameter, and it stays there.",
-                    evidence={"got": g.reshape(-1)[:4], "parameter": k, "loss": call.number},
+                    evidence={"got": few(g), "parameter": k, "loss": call.number},
                 )
 
     def _moved(self) -> None:

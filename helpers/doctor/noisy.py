@@ -23,7 +23,7 @@ SAMPLES = 1000
 FEWEST = 10
 CONFIDENCE = 0.999
 STEP = 1e-4
-SHARP = 0.05  # relative; sampling ends when a fault of this size would have been seen
+SHARP = 0.1  # relative; sampling ends when a fault of this size would have been seen
 ALIKE = 1e-6  # relative; two values that differ less are called rough, not noisy
 
 
@@ -137,7 +137,7 @@ def examine_the_mean(exam: Exam, noise: Noise) -> None:
 def _sample(exam: Exam, at: list[Array], noise: Noise, seconds: float) -> tuple[list[Probe], Array, Array] | None:
     """Return samples of what the gradient says along some probes, and of the slopes: (samples, probes) each."""
     rng = np.random.default_rng(5)
-    probes, _ = directions(at, rng, most=10)
+    probes, _ = directions(at, rng, most=10, some=2, random=2)
     step = STEP if noise.repeatable else 0.1
     end = time.monotonic() + seconds
     got: list[list[float]] = []
@@ -207,7 +207,8 @@ def _judge(exam: Exam, noise: Noise, probes: list[Probe], got: Array, slopes: Ar
     told = f"largest |t| {abs(t[k]):.2f}, limit {limit:.2f} at confidence {CONFIDENCE}, {count} samples"
     exam.uses["gradient in the mean"] = ("right: " if abs(t[k]) <= limit else "wrong: ") + told
     if noise.repeatable:
-        exam.uses["value and gradient"] = "share a draw" if shared else "come from different draws"
+        apart_because = "come from different draws" if noise.backward_draws else "do not share a draw"
+        exam.uses["value and gradient"] = "share a draw" if shared else apart_because
     detectable = limit * spread.max() / size if size else np.inf
     if abs(t[k]) <= limit or abs(apart.mean(0)[k]) < 1e-3 * size:
         smallest = "below 0.01" if detectable < 1e-4 else f"of {100 * detectable:.2g}"
@@ -250,7 +251,7 @@ def read_about_noise(exam: Exam) -> None:
     seed = _first(codes, _torch_seed)
     exam.add(
         "wrong-seed",
-        "torch.manual_seed is called, and the noise comes from NumPy's global state: nothing is reproducible."
+        "torch.manual_seed is called, and the noise comes from NumPy's global state: the seed does not reach it."
         if seed
         else "The noise comes from np.random's global state: torch.manual_seed does not repeat it, any other code "
         "moves "

@@ -68,7 +68,9 @@ class Slopes:
         return np.stack([self.values[k] / size for k, size in zip(rows, sizes, strict=True)], axis=-1)
 
 
-def directions(points: Sequence[Array], rng: np.random.Generator, most: int = FULL) -> tuple[list[Probe], bool]:
+def directions(
+    points: Sequence[Array], rng: np.random.Generator, most: int = FULL, some: int = SOME, random: int = RANDOM
+) -> tuple[list[Probe], bool]:
     """Return probes for all inputs, and whether each number is moved by itself."""
     size = sum(x.size * (2 if np.iscomplexobj(x) else 1) for x in points)
     complete = size <= most
@@ -77,7 +79,7 @@ def directions(points: Sequence[Array], rng: np.random.Generator, most: int = FU
         if not x.size:
             continue
         units = scales(x)
-        chosen = np.arange(x.size) if complete else rng.choice(x.size, min(x.size, SOME), replace=False)
+        chosen = np.arange(x.size) if complete else rng.choice(x.size, min(x.size, some), replace=False)
         for place in chosen:
             entry = tuple(int(i) for i in np.unravel_index(place, x.shape))
             for imaginary in [False, True] if np.iscomplexobj(x) else [False]:
@@ -85,7 +87,7 @@ def directions(points: Sequence[Array], rng: np.random.Generator, most: int = FU
                 direction[entry] = units[entry] * (1j if imaginary else 1)
                 probes.append(Probe(which, direction, entry, imaginary))
         if not complete:
-            probes += [Probe(which, units * draw(x, rng)) for _ in range(RANDOM)]
+            probes += [Probe(which, units * draw(x, rng)) for _ in range(random)]
     return probes, complete
 
 

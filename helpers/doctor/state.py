@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .diagnosis import few
 from .exam import Exam, Failed, Run, upstream
 from .inputs import Array, beside, numbers
 from .messages import explain
@@ -53,7 +54,7 @@ def _mutated(exam: Exam, here: list[Array], near: list[Array]) -> None:
             f"The call changes {name} itself: the NumPy code writes into the array that the tensor lives in. torch "
             "does "
             "not notice.",
-            evidence={"before": before.reshape(-1)[:4], "after": now.reshape(-1)[:4]},
+            evidence={"before": few(before), "after": few(now)},
             where=_forward(exam),
             rank=-1,
         )
@@ -78,7 +79,7 @@ def _two_calls(exam: Exam, here: list[Array], near: list[Array]) -> None:
         exam.add(
             "reused-buffer",
             "The second call overwrites the result of the first: both are one array of the solver.",
-            evidence={"got": after[0].reshape(-1)[:4], "expected": values[0].reshape(-1)[:4]},
+            evidence={"got": few(after[0]), "expected": few(values[0])},
             where=_forward(exam),
             rank=-1,
         )
@@ -224,7 +225,7 @@ def _close(one: list[Array], other: list[Array]) -> bool:
 
 
 def _some(gradients: list[Array]) -> Array:
-    return next((each for each in gradients if each.size), np.zeros(0)).reshape(-1)[:4]
+    return few(next((each for each in gradients if each.size), np.zeros(0)))
 
 
 def _forward(exam: Exam) -> Any:

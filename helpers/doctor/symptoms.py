@@ -260,8 +260,10 @@ SYMPTOMS: dict[str, Symptom] = {
         IN_ALL,
     ),
     "graph-cut": Symptom(
-        "A part of the gradient is missing.",
-        "float(), .item(), .tolist() or math.sin() took the number out of the graph.",
+        "A part of the gradient is missing. At most a warning: Converting a tensor with requires_grad=True to a "
+        "scalar may lead to unexpected behavior.",
+        "float(x) or math.sin(x), of which torch warns once, or .item() or .tolist(), of which it does not, took the "
+        "number out of the graph.",
         IN_ALL,
     ),
     "complex-conjugate": Symptom(

@@ -25,7 +25,7 @@ def name_error(error: BaseException | str) -> Diagnosis:
     known = explain(error)
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     if known is None:
-        return Diagnosis("this error", unfinished=f"the course does not know this text: {text}")
+        return Diagnosis("this message", unfinished=f"the course does not know this text: {text}")
     message, match = known
     mistake = catalogue.MISTAKES[message.slug]
     words: dict[str, Any] = {key: value for key, value in match.groupdict().items() if value}
@@ -38,7 +38,7 @@ def name_error(error: BaseException | str) -> Diagnosis:
         None,
         mistake.lesson,
     )
-    return Diagnosis("this error", (finding,))
+    return Diagnosis("torch's message", (finding,))
 
 
 def examine(optimizer: Any, closure: Any, *, seconds: float) -> Diagnosis:

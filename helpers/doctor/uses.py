@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from .. import differences
+from .diagnosis import few
 from .exam import Exam, Failed, flat, tensors, upstream
 from .inputs import Array, draw, keep_form, moved, numbers
 from .patient import graph_functions, method_place
@@ -87,7 +88,7 @@ def is_custom_op(call: Any) -> bool:
 
 
 def _name_forward(exam: Exam, name: str, got: Array, expected: Array) -> None:
-    evidence = {"got": got[:4], "expected": expected[:4], "use": name}
+    evidence = {"got": few(got), "expected": few(expected), "use": name}
     if is_custom_op(exam.patient.handed) or _has_custom_op(exam):
         exam.add(
             "custom-op-jvp",
@@ -137,13 +138,18 @@ def _has_custom_op(exam: Exam) -> bool:
 
 
 def look_at_func(exam: Exam, points: list[Array], right: list[Array]) -> None:
-    """Take the gradient by torch.func.vjp."""
+    """Take the gradient by torch.func.grad."""
     args = exam.inputs.fresh(points, exam.dtype, tracked=False)
     leaves = exam.inputs.leaves(args)
+
+    def weighted(*xs: Tensor) -> Tensor:
+        outputs = tensors(_call(exam, args, xs))
+        parts = [torch.sum(torch.real(y * g.conj())) for y, g in zip(outputs, upstream(outputs, 0), strict=True)]
+        return torch.stack(parts).sum()
+
     try:
         with exam.watched():
-            pair: Any = torch.func.vjp(lambda *xs: tensors(_call(exam, args, xs)), *leaves)
-            got = pair[1](upstream(pair[0], 0))
+            got = torch.func.grad(weighted, argnums=tuple(range(len(leaves))))(*leaves)
     except Failed as failed:
         exam.uses["torch.func"] = refused(failed)
         return
@@ -176,7 +182,7 @@ def look_at_vmap(exam: Exam, points: list[Array], near: list[Array]) -> None:
             "gradient-wrong",
             "A batch under torch.func.vmap gives other numbers than a loop over its samples.",
             severity="fragile",
-            evidence={"got": numbers(together[0]).reshape(-1)[:4], "expected": numbers(loop[0]).reshape(-1)[:4]},
+            evidence={"got": few(numbers(together[0])), "expected": few(numbers(loop[0]))},
             hint='op = helpers.differentiable(fun, grad=gradient, batch="loop")',
         )
 
@@ -211,7 +217,7 @@ def look_at_checkpoint(exam: Exam, points: list[Array]) -> None:
             "Under torch.utils.checkpoint, forward runs again with another draw: value and gradient belong to "
             "different "
             "functions. checkpoint restores torch's random numbers only.",
-            evidence={"got": got[0].reshape(-1)[:4], "expected": expected[0].reshape(-1)[:4]},
+            evidence={"got": few(got[0]), "expected": few(expected[0])},
         )
 
 
@@ -239,14 +245,14 @@ def look_at_single_precision(exam: Exam, points: list[Array], right: list[Array]
     same = all(np.allclose(a, b, rtol=5e-2, atol=5e-2 * size) for a, b in zip(got, right, strict=True))
     dtypes = {str(y.dtype) for y in run.outputs}
     exam.uses["float32"] = ("right" if same else "wrong") + (
-        "" if dtypes == {"torch.float32"} else f", the result is {', '.join(dtypes)}"
+        "" if dtypes == {"torch.float32"} else f" (its result is {', '.join(sorted(dtypes))})"
     )
     if not same:
         exam.add(
             "gradient-wrong",
             "The gradient is right in float64 and wrong in float32.",
             severity="wrong" if exam.inputs.dtype == torch.float32 else "fragile",
-            evidence={"got": got[0].reshape(-1)[:4], "expected": right[0].reshape(-1)[:4]},
+            evidence={"got": few(got[0]), "expected": few(right[0])},
             hint="# a difference step or a tolerance is too small for float32: compute in float64 inside",
         )
 
@@ -268,7 +274,7 @@ def look_at_compiled(exam: Exam) -> None:
             "compiled-func-grad",
             f"The compiled function answers, and the function itself raises: {failed.text} What the compiler returns "
             "is not its result.",
-            evidence={"got": flat(compiled.outputs)[:4], "expected": failed.text},
+            evidence={"got": few(flat(compiled.outputs)), "expected": failed.text},
             rank=-1,
         )
         return
@@ -280,7 +286,7 @@ def look_at_compiled(exam: Exam) -> None:
             "The compiled function gives other numbers than the function itself"
             + (": the compiler drops the jvp of a Function inside." if custom else "."),
             severity="wrong",
-            evidence={"got": got[:4], "expected": expected[:4]},
+            evidence={"got": few(got), "expected": few(expected)},
             rank=-1,
         )
 
@@ -301,7 +307,7 @@ def look_at_compiled_forward_mode(exam: Exam) -> None:
     except Failed as failed:
         seen = failed.text
     else:
-        seen = got[:4]
+        seen = few(got)
         if np.allclose(got, right, rtol=1e-5, atol=1e-8):
             return
     exam.add(

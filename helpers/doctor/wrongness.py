@@ -12,9 +12,10 @@ from .inputs import Array
 from .probes import Probe, Slopes
 
 RELATIVE = 1e-4  # of the size of the derivative: a difference below it is not called wrong
-NEAREST = 1e-3  # no step of finite differences may come nearer to the gradient than this, relative
+NEAREST = 1e-3  # of a rough function: no step of finite differences may come nearer to the gradient than this, relative
+ROUGH = 1e-7  # relative error of the differences, from which on a function is called rough
 SAFETY = 10
-NEGLIGIBLE = 1e-6  # of the largest derivative: a difference below it comes from a solver's tolerance
+NEGLIGIBLE = 1e-5  # of the largest derivative: a difference below it comes from a solver's tolerance
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def compare(slopes: Slopes, g: Array, gradients: Sequence[Array], relative: floa
     bigger = np.maximum(np.abs(got), np.abs(expected))
     apart = np.abs(got - expected)
     bad = apart > relative * bigger + SAFETY * error + NEGLIGIBLE * size
-    bad &= slopes.nearest(g, got) > max(NEAREST, relative) * bigger
+    near = np.where(error > ROUGH * bigger, max(NEAREST, relative), relative)
+    bad &= slopes.nearest(g, got) > near * bigger
     bad |= ~np.isfinite(got) & np.isfinite(expected) & np.isfinite(error)
     return Comparison(slopes, got, expected, error, np.asarray(bad & np.isfinite(expected)))
 

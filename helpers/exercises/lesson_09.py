@@ -21,6 +21,7 @@ def _central(central: Any) -> object:
     if not np.array_equal(x, kept):
         return "Your function changes x itself. Write x + h * d, which makes a new array."
     ahead, here, behind = _cubic(x + h * d), _cubic(x), _cubic(x - h * d)
+    unit = d / np.linalg.norm(d)
     if np.shape(answer) != ():
         return f"A derivative along a direction is one number; yours has shape {np.shape(answer)}."
     known = {
@@ -30,10 +31,18 @@ def _central(central: Any) -> object:
         (ahead - behind) / 2 * h: "Without brackets, / 2 * h divides by 2 and multiplies by h.",
         (behind - ahead) / (2 * h): "The sign: subtract the value behind from the value ahead.",
         (_cubic(x + h) - _cubic(x - h)) / (2 * h): "Your function moves every entry by h, and ignores d.",
+        (_cubic(x + h * d / 2) - _cubic(x - h * d / 2)) / h: "A central difference, with half the step: move by h d, "
+        "not by h d / 2.",
+        (_cubic(x + h * unit) - _cubic(x - h * unit)) / (2 * h): "Your function divides d by its length. Take d as it "
+        "is: along a direction twice as long the derivative is twice as large.",
+        np.imag(_cubic(x + 1j * h * d)) / h: "That is a complex step, and many functions take no complex numbers. Here "
+        "f shall be called at x + h d and x - h d only.",
     }
     for number, thought in known.items():
         if np.isclose(float(answer), number, rtol=1e-9, atol=0):
             return thought
+    if np.isclose(float(answer), float(central(_cubic, x, d, 2 * h)), rtol=1e-9, atol=0):
+        return "Your answer is the same for every h. Move x by the h that is handed to your function."
     return "Move x by h d to both sides, take the difference of f, and divide by how far apart the two points are."
 
 
@@ -81,6 +90,10 @@ def _sums_adjoint(answer: Any) -> object:
         return "That undoes cumsum: it is the inverse. The dot-product test tells it from the adjoint."
     if np.allclose(found, np.cumsum(y[::-1])):
         return "Those are the right sums, in reverse order: the first entry of x is part of every sum."
+    if np.allclose(found, np.cumsum(y)[::-1]):
+        return "The sums begin at the wrong end, and turning them round afterwards comes too late. Which one holds y₀?"
+    if np.allclose(found, y.sum() - np.cumsum(y)):
+        return "Each sum lacks its own term: xⱼ is part of yⱼ, too."
     return None if dot_product_test(np.cumsum, answer, x=5) else "The dot-product test says that it is not the adjoint."
 
 
@@ -111,6 +124,11 @@ EXERCISES = {
             _function("(f(x + h * d) - f(x - h * d)) / 2 * h"): "Without brackets",
             _function("(f(x - h * d) - f(x + h * d)) / (2 * h)"): "The sign",
             _function("(f(x + h) - f(x - h)) / (2 * h)"): "ignores d",
+            _function("(f(x + h * d / 2) - f(x - h * d / 2)) / h"): "not by h d / 2",
+            _function("(f(x + 1e-5 * d) - f(x - 1e-5 * d)) / 2e-5"): "the same for every h",
+            _function("np.imag(f(x + 1j * h * d)) / h"): "a complex step",
+            "def central(f, x, d, h):\n    d = d / np.linalg.norm(d)\n"
+            "    return (f(x + h * d) - f(x - h * d)) / (2 * h)": "divides d by its length",
         },
     ),
     "9.2": Exercise(
@@ -148,6 +166,8 @@ for gradient in (one, two, three):
             _sums("np.cumsum(y[::-1])"): "in reverse order",
             _sums("np.concatenate([y[:1], np.diff(y)])"): "the inverse",
             _sums("np.diff(y)"): "5 numbers to 5 numbers",
+            _sums("np.cumsum(y)[::-1]"): "the wrong end",
+            _sums("y.sum() - np.cumsum(y)"): "lacks its own term",
             _sums("y.sum() - y"): "is not the adjoint",
         },
     ),

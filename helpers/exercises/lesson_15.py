@@ -28,14 +28,19 @@ RIGHT = {
 
 
 def _names(*answers: object) -> str | None:
-    known = {plain(name): name for name in NAMES}
+    known = {_letters(name): name for name in NAMES}
     for (letter, (right, thought)), answer in zip(RIGHT.items(), answers, strict=True):
-        name = known.get(plain(answer))
+        name = known.get(_letters(answer))
         if name is None:
             return f"{letter}: write one of the seven names, as text; {answer!r} is not among them."
         if name != right:
             return f"{letter}: {thought}"
     return None
+
+
+def _letters(name: object) -> str:
+    """Return a name's letters only: hyphens, underscores or spaces, all mean the same."""
+    return plain(name).replace("_", "")
 
 
 def _entropy(answer: Any) -> str | None:
@@ -123,8 +128,8 @@ EXERCISES = {
         hint="p.detach().numpy() is the memory of p. Let torch keep p: save_for_backward in forward, saved_tensors in "
         "backward. Then it notices a change in place. Or keep a copy.",
         solution=_class(SAVE, LOAD),
-        why="torch counts the changes in place of a saved tensor, and refuses to use one that has changed: the fault "
-        "is loud now.",
+        why="With save_for_backward torch refuses a p that has changed in place, so that the fault is loud. A copy is "
+        "the old p, and the gradient belongs to it.",
         wrong={
             _class("ctx.p = p", "p = ctx.p"): "share the memory of p",
             _class("ctx.p = p.detach().numpy()", "p = torch.as_tensor(ctx.p)"): "share the memory of p",
