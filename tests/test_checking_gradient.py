@@ -1,5 +1,6 @@
 """check_gradient finds what is wrong, names it, and accuses nobody who is right."""
 
+import math
 import re
 import subprocess
 import sys
@@ -237,6 +238,36 @@ def test_a_kink_is_told_with_its_two_slopes():
     )
     beyond = check_gradient(RIGHT["a kink"][0], lambda x: 1.0 * (x > 0) + 2 * (x == 0), RIGHT["a kink"][2])
     assert beyond.verdict == "wrong"
+
+
+@pytest.mark.parametrize("ratio", [1e6, 1e16], ids=["1e6", "1e16"])
+def test_a_fault_is_found_whatever_the_units_of_the_entries(ratio):
+    size = math.sqrt(ratio)
+    fun, x = lambda x: x[0] * size + x[1] / size, np.array([1 / size, size])
+    assert check_gradient(fun, lambda x: np.array([size, 1 / size]), x)
+    found = check_gradient(fun, lambda x: np.array([size, -1 / size]), x)
+    assert found.verdict == "wrong"
+    np.testing.assert_array_equal(found.shown.wrong, [False, True])
+    assert "1 times" not in str(found.guess)
+
+
+@pytest.mark.parametrize(
+    "frequency", [1e4, 1e5, 1e6, 1e7, math.tau * 2**20], ids=["1e4", "1e5", "1e6", "1e7", "tau 2^20"]
+)
+def test_a_function_that_swings_fast_is_not_accused(frequency):
+    fun, x = lambda x: np.sin(frequency * x).sum(), np.array([0.3, -1.2])
+    found = check_gradient(fun, lambda x: frequency * np.cos(frequency * x), x)
+    assert found.verdict == "right", found
+    assert check_gradient(fun, lambda x: -frequency * np.cos(frequency * x), x).verdict == "wrong"
+
+
+def test_an_error_next_to_the_edge_of_the_domain_is_told_as_such():
+    fun, x = lambda x: math.log(x) + math.sqrt(1 - x), 1 - 1e-10
+    found = check_gradient(fun, lambda x: 1 / x + 0.5 / math.sqrt(1 - x), x)
+    assert found.verdict == "undecided"
+    assert "defined on both sides of x? Otherwise choose another x" in found.sentence
+    assert repr(found).splitlines()[2].split()[:2] == ["x", "50001"]
+    assert check_gradient(fun, lambda x: 1 / x - 0.5 / math.sqrt(1 - x), x).verdict != "wrong"
 
 
 # --- steps and methods

@@ -1,5 +1,7 @@
 """check_noisy_gradient keeps its confidence, sees faults, and says when it could not have seen one."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -85,6 +87,18 @@ def test_the_bend_of_the_function_accuses_nobody():
     found = check_noisy_gradient(bent, gradient, [0.5], rng=0, step=0.2)
     assert found.verdict != "wrong"
     assert np.all(found.means[0].bend > 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_step_that_is_too_large_accuses_nobody_and_is_named(seed):
+    rng = np.random.default_rng(seed)
+    swing = lambda x: np.sin(10 * x).sum() + 0.05 * rng.standard_normal()  # noqa: E731
+    gradient = lambda x: 10 * np.cos(10 * x) + 0.05 * rng.standard_normal(2)  # noqa: E731
+    found = check_noisy_gradient(swing, gradient, [1.0, 0.5], samples=300)
+    assert found.verdict == "undecided", found
+    assert "step is so large" in found.sentence
+    assert "Pass a smaller step=" in found.sentence
+    assert check_noisy_gradient(swing, lambda x: -gradient(x), [1.0, 0.5], samples=300).verdict == "wrong"
 
 
 def test_noise_that_is_added_is_tested_too():
@@ -236,6 +250,14 @@ def test_a_difference_that_leaves_the_domain_is_refused():
     noisy = lambda x: np.log(x[0]) * rng.uniform(0.5, 1.5) if x[0] > 0 else np.nan  # noqa: E731
     with pytest.raises(ValueError, match="Pass a smaller step="):
         check_noisy_gradient(noisy, lambda x: 1 / x, [0.1], samples=20, near=0)
+
+
+def test_an_error_of_the_domain_within_a_step_is_refused_too():
+    rng = np.random.default_rng(0)
+    noisy = lambda x: math.log(x[0]) * rng.uniform(0.5, 1.5)  # noqa: E731
+    with pytest.raises(ValueError, match=r"Pass a smaller step=") as caught:
+        check_noisy_gradient(noisy, lambda x: 1 / x, [0.1], samples=20, near=0)
+    assert isinstance(caught.value.__cause__, ValueError)
 
 
 # --- print

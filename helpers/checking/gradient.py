@@ -17,10 +17,12 @@ from .probes import (
     complex_step,
     entries,
     entry,
+    finer,
     line,
     near_point,
     precision,
     require_complex_step,
+    sizes,
     small_direction,
 )
 from .probes import (
@@ -97,7 +99,8 @@ class GradientCheck(Report):
         order = np.lexsort((np.arange(len(shown.got)), ~shown.wrong))[:ROWS]
         for k in sorted(order) if len(shown.got) <= ROWS else order:
             error = float(shown.error[k])
-            got, expected = number(float(shown.got[k]), error / 1e3), number(float(shown.expected[k]), error)
+            hidden = error / 1e3 if np.isfinite(error) else 0.0
+            got, expected = number(float(shown.got[k]), hidden), number(float(shown.expected[k]), error)
             rows.append((shown.names[k], got, expected, below(error), "wrong" if shown.wrong[k] else ""))
         if len(shown.got) > ROWS:
             rows.append((f"and {len(shown.got) - ROWS} more", "", "", "", ""))
@@ -227,15 +230,20 @@ def _look(
         require_complex_step(problem, point, test)
     probes = entries(problem, point) if count is None else random_directions(point, count, rng)
     gradient = problem.gradient(point).astype(np.float64)
-    found = [_difference(problem, point, probe, method, step, eps) for probe in probes]
     got = [gradient @ probe.direction / probe.size for probe in probes]
+    found = [
+        _difference(problem, point, probe, method, step, eps, float(one))
+        for probe, one in zip(probes, got, strict=True)
+    ]
     value, error = (np.array([float(getattr(slope, name)) for slope in found]) for name in ("value", "error"))
     names = tuple(probe.name for probe in probes)
     return Comparison(where, point, names, np.array(got), value, error, np.zeros(len(probes), dtype=bool))
 
 
-def _difference(problem: Problem, point: Array, probe: Probe, method: Method, step: float | None, eps: float) -> Slope:
-    """Return the derivative along a probe, for one unit of its entry."""
+def _difference(
+    problem: Problem, point: Array, probe: Probe, method: Method, step: float | None, eps: float, got: float
+) -> Slope:
+    """Return the derivative along a probe, for one unit of its entry; ``got`` is what the gradient says."""
     if method == "complex":
         value = complex_step(problem, point, probe.direction)
         return Slope(np.asarray(value / probe.size), np.asarray(4 * eps * abs(value / probe.size)))
@@ -248,6 +256,8 @@ def _difference(problem: Problem, point: Array, probe: Probe, method: Method, st
         other = central(line(problem, point, smaller.direction), eps, step, steps)
         if other.error / smaller.size < slope.error / probe.size:
             slope, probe = other, smaller
+    if step is None and point.dtype.itemsize >= 8:
+        slope = finer(line(problem, point, probe.direction), slope, got * probe.size)
     return Slope(slope.value / probe.size, slope.error / probe.size)
 
 
@@ -268,9 +278,10 @@ def _judge(
     comparisons, unsure = [], []
     for one in looks:
         size = np.maximum(np.abs(one.got), np.abs(one.expected))
-        allowed = tolerance * size + 2 * one.error + 100 * np.finfo(problem.x.dtype).eps * scale
+        own = _scale_of_entries(looks, one, scale) if full else scale
+        allowed = tolerance * size + 2 * one.error + 100 * np.finfo(problem.x.dtype).eps * own
         wrong = np.abs(one.got - one.expected) > allowed
-        loose = ~(one.error <= LOOSE * np.maximum(size, 1e-3 * scale)) & ~wrong
+        loose = ~(one.error <= LOOSE * np.maximum(size, 1e-3 * own)) & ~wrong
         if full:
             for k in np.flatnonzero(wrong | loose):
                 if kink := _kink(problem, one, int(k)):
@@ -292,6 +303,15 @@ def _judge(
     decides = [np.any(c.wrong) for c in comparisons] if verdict == "wrong" else [np.any(loose) for loose in unsure]
     first = next((c for c, yes in zip(comparisons, decides, strict=True) if yes), comparisons[-at_optimum])
     return GradientCheck(verdict, sentence, tuple(notes), told, method, tuple(comparisons), first)
+
+
+def _scale_of_entries(looks: Sequence[Comparison], one: Comparison, scale: float) -> Array:
+    """Return what counts as large for each entry: what moves fun as much as the entry that moves it most.
+
+    An entry of x that is 1e16 times as large as another has a gradient that is 1e16 times as small.
+    """
+    most = max(float(np.max(np.abs(look.got) * sizes(look.point.astype(np.float64)))) for look in looks)
+    return np.minimum(scale, most / sizes(one.point.astype(np.float64)))
 
 
 def _is_zero(one: Comparison, scale: float, tolerance: float) -> bool:

@@ -57,7 +57,7 @@ def _factor(problem: Problem, seen: Sequence[Seen]) -> Iterator[str]:
         return
     factor = _ratio(*(np.concatenate([getattr(one, name) for one in seen]) for name in ("got", "expected")))
     compared = sum(int(np.sum(np.abs(one.expected) > 10 * one.error)) for one in seen)
-    if compared < 2 or not _fits(seen, [factor * one.expected for one in seen]):
+    if compared < 2 or abs(factor - 1) < 1e-9 or not _fits(seen, [factor * one.expected for one in seen]):
         return
     size = problem.x.size
     if abs(factor + 1) < CLOSE:

@@ -16,6 +16,7 @@ MOST_ENTRIES = 30
 ROWS = 10
 FAULT = 0.1  # the relative fault that a test should be able to see
 POWER = 0.8  # how often it should see it
+HALVED = 1.5  # how much more than the change from a step to its half the step may be off
 SHARED = 6.0  # how many standard errors a correlation must be away from 0
 
 
@@ -197,6 +198,9 @@ def check_noisy_gradient(
         looks.append(_look(sampler, where, point, probes, exact, step))
     if not any(look.noisy for look in looks):
         raise ValueError("Neither fun nor grad is noisy here: use check_gradient, which is much sharper.")
+    if exact is None:
+        chance = (1 - confidence) / sum(len(look.names) for look in looks)
+        looks = [_with_half_steps(sampler, look, _test(look, samples, chance).wrong, step) for look in looks]
     return _judge(looks, samples, confidence, seeded=draws is not None)
 
 
@@ -228,11 +232,13 @@ class _Sampler:
         """Return differences of order 4, one for each sample, and for each the part that the order 2 would lack."""
         h = step
         ends = [(point + point.dtype.type(k * h) * probe.direction) for k in (-2, -1, 1, 2)]
-        values = np.array([[float(self.problem.value(end, *extra())) for end in ends] for extra in self.extras()])
+        refusal = f"fun is not finite within two steps of {2 * step:g} around x. Pass a smaller step=, or exact=."
+        try:
+            values = np.array([[float(self.problem.value(end, *extra())) for end in ends] for extra in self.extras()])
+        except (ArithmeticError, ValueError) as error:
+            raise ValueError(f"{refusal} It said: {error}") from error
         if not np.all(np.isfinite(values)):
-            raise ValueError(
-                f"fun is not finite within two steps of {2 * step:g} around x. Pass a smaller step=, or exact=."
-            )
+            raise ValueError(refusal)
         far, close = (values[:, 3] - values[:, 0]) / (4 * h), (values[:, 2] - values[:, 1]) / (2 * h)
         return (4 * close - far) / 3 / probe.size, (close - far) / 3 / probe.size
 
@@ -249,6 +255,7 @@ class _Look(NamedTuple):
     expected: Array  # (samples, probes), or (probes,) if exact
     bend: Array  # (probes,)
     values: Array  # (samples,)
+    probes: Sequence[Probe]
 
     @property
     def noisy(self) -> bool:
@@ -271,11 +278,20 @@ def _look(sampler: _Sampler, where: str, point: Array, probes: Sequence[Probe], 
         flat = np.concatenate([to_array(part).ravel() for part in (given if isinstance(given, tuple) else (given,))])
         if flat.shape != point.shape or not np.all(np.isfinite(flat)):
             raise ValueError(f"exact must give a finite gradient with the shape of x; got shape {np.shape(given)}.")
-        return _Look(where, point, names, gradients @ table, flat @ table, np.zeros(len(probes)), values)
+        return _Look(where, point, names, gradients @ table, flat @ table, np.zeros(len(probes)), values, probes)
     found = [sampler.differences(point, probe, step) for probe in probes]
     expected = np.stack([one for one, _ in found], axis=1)
     bend = np.abs(np.mean([part for _, part in found], axis=1))
-    return _Look(where, point, names, gradients @ table, expected, bend, values)
+    return _Look(where, point, names, gradients @ table, expected, bend, values, probes)
+
+
+def _with_half_steps(sampler: _Sampler, look: _Look, wrong: Array, step: float) -> _Look:
+    """Return the look with the change from the step to its half as a bound of bend, for entries that seem wrong."""
+    bend = look.bend.copy()
+    for k in np.flatnonzero(wrong):
+        half, _ = sampler.differences(look.point, look.probes[int(k)], step / 2)
+        bend[k] = max(bend[k], HALVED * abs(float(np.mean(look.expected[:, k]) - np.mean(half))))
+    return look._replace(bend=bend)
 
 
 def _judge(looks: Sequence[_Look], samples: int, confidence: float, *, seeded: bool) -> NoisyGradientCheck:
@@ -302,9 +318,13 @@ def _judge(looks: Sequence[_Look], samples: int, confidence: float, *, seeded: b
         verdict, shown = "undecided", blind[0]
         k = int(np.argmax(shown.needed))
         most = max(float(np.max(m.needed)) for m in blind)
+        if np.isfinite(shown.needed[k]):
+            reason, cure = "the noise is", f"samples={_rounded_up(most)} would show it."
+        else:
+            reason, cure = "step is", "Pass a smaller step=, and more samples=, or exact=."
         sentence = (
-            f"Not decided: no fault was seen, but the noise is so large that a fault of {FAULT:.0%} in "
-            f"{shown.names[k]} {shown.where} could hide. samples={_rounded_up(most)} would show it."
+            f"Not decided: no fault was seen, but {reason} so large that a fault of {FAULT:.0%} in "
+            f"{shown.names[k]} {shown.where} could hide. {cure}"
         )
     elif not any(np.any(m.got) or np.any(m.expected) for m in means):
         verdict, shown = "undecided", means[0]

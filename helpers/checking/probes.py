@@ -15,6 +15,7 @@ Along = Callable[[float], np.generic]
 
 # Powers of 2: x + h is then exact for most x, so that h itself is not rounded.
 STEPS = {8: tuple(2.0**-k for k in (7, 10, 13, 17, 20)), 4: tuple(2.0**-k for k in (3, 5, 7, 9, 11))}
+FINER = tuple(2.0**-k for k in range(22, 38, 2))
 COMPLEX_STEP = 2.0**-66
 SHRINK = (1.0, 0.1, 0.01)
 LOOSE = 0.05
@@ -33,10 +34,16 @@ class Probe(NamedTuple):
         return 1.0 if self.entry is None else float(self.direction[self.entry])
 
 
+def sizes(x: Array) -> Array:
+    """Return how far each entry moves for one unit of step: about 1 + its size, as a power of 2."""
+    moved: Array = np.exp2(np.floor(np.log2(1 + np.abs(x))))
+    return moved
+
+
 def entry(problem: Problem, x: Array, k: int) -> Probe:
     """Return the direction of one entry, about 1 + that entry long."""
     direction = np.zeros_like(x)
-    direction[k] = np.exp2(np.floor(np.log2(1 + abs(x[k]))))
+    direction[k] = sizes(x[k])
     return Probe(problem.name(k), direction, k)
 
 
@@ -47,9 +54,9 @@ def entries(problem: Problem, x: Array) -> list[Probe]:
 
 def directions(x: Array, count: int, rng: np.random.Generator) -> list[Probe]:
     """Return random directions in which all entries move, each about as far as it is large."""
-    sizes = 1 + np.abs(x)
+    size = 1 + np.abs(x)
     drawn = (rng.standard_normal(x.shape) for _ in range(count))
-    return [Probe(f"direction {k}", (sizes * one).astype(x.dtype), None) for k, one in enumerate(drawn)]
+    return [Probe(f"direction {k}", (size * one).astype(x.dtype), None) for k, one in enumerate(drawn)]
 
 
 def small_direction(x: Array, rng: np.random.Generator) -> Array:
@@ -99,7 +106,10 @@ def precision(along: Along) -> float:
     True
     """
     order, h = 4, 2.0**-20
-    values = np.array([along(k * h) for k in range(14)])
+    try:
+        values = np.array([along(k * h) for k in range(14)])
+    except (ArithmeticError, ValueError):  # the line leads out of where the function is defined, as math.log tells it
+        return float(np.finfo(np.float64).eps)
     own = float(np.finfo(values.dtype).eps)
     largest = float(np.max(np.abs(values)))
     if not 0 < largest < np.inf:
@@ -119,6 +129,27 @@ def central(along: Along, eps: float, step: float | None, steps: Sequence[float]
         return best(found)
     one, half = found
     return Slope(one.value, np.abs(one.value - half.value) * 4 / 3 + one.error)
+
+
+def finer(along: Along, coarse: Slope, got: float) -> Slope:
+    """Return the slope with much smaller steps if these agree with ``got`` and ``coarse`` is vague, else ``coarse``.
+
+    Where a function swings faster than the steps are long, large steps agree with each other by chance.
+
+    Examples
+    --------
+    >>> swing = lambda t: np.sin(1e6 * t)
+    >>> coarse = Slope(np.asarray(100.0), np.asarray(80.0))
+    >>> round(float(finer(swing, coarse, 1e6).value)), round(float(finer(swing, coarse, 2e6).value))
+    (1000000, 100)
+    """
+    if abs(got - coarse.value) <= 2 * coarse.error or coarse.error <= 1e-3 * abs(coarse.value):
+        return coarse
+    with np.errstate(all="ignore"):
+        fine = best(slopes(along, FINER))
+    sure = fine.error <= LOOSE * abs(fine.value)
+    agrees = abs(got - fine.value) <= 2 * fine.error + 1e-5 * abs(got)
+    return fine if sure and agrees else coarse
 
 
 def complex_step(problem: Problem, point: Array, direction: Array, h: float = COMPLEX_STEP) -> float:

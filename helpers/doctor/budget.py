@@ -1,6 +1,9 @@
 """A time budget that also ends code that would go on for ever in small steps."""
 
+import contextlib
 import ctypes
+import os
+import queue
 import signal
 import sys
 import threading
@@ -39,6 +42,8 @@ class _Interruption(OutOfTime):
 def _raise_again(frame: types.FrameType, event: str, argument: Any) -> Any:
     if not _is_overdue():
         sys.settrace(None)
+    elif _is_delicate(threading.get_ident()):
+        return _raise_again
     elif not frame.f_code.co_filename.startswith(HERE):
         raise _Interruption
     return None
@@ -98,7 +103,7 @@ class Budget:
         if seconds <= 0:
             raise OutOfTime
         tracing = sys.gettrace()
-        watch = _Watchdog(seconds, sys._getframe(2))
+        watch = _Watch(seconds, sys._getframe(2))
         try:
             yield
         finally:
@@ -107,43 +112,26 @@ class Budget:
             sys.settrace(tracing)
 
 
-class _Watchdog:
-    """Raises OutOfTime in the thread that made it, after some seconds, and again until it is stopped.
+class _Watch:
+    """Wants OutOfTime to be raised in the thread that made it, after some seconds, and again until it is stopped.
 
     It also ends when the function whose ``with`` it watches has returned: an interruption may fall into :meth:`stop`.
     """
 
     def __init__(self, seconds: float, frame: types.FrameType) -> None:
-        self.target, self._frame = threading.get_ident(), frame
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, args=(seconds,), daemon=True)
-        self._thread.start()
+        self.target, self.due = threading.get_ident(), time.monotonic() + seconds
+        self._frame = frame
+        _clock.add(self)
 
     def stop(self) -> None:
         """Interrupt no more; an interruption that is on its way arrives here and is swallowed."""
         _overdue.discard(self)
         try:
-            with self._lock:
-                self._stopped.set()
+            _clock.remove(self)
             for _ in range(3):
                 pass
         except OutOfTime:
-            self._stopped.set()
-        self._thread.join()  # a thread that is left over can abort the process at its exit
-
-    def _watch(self, seconds: float) -> None:
-        self._stopped.wait(seconds)
-        self._raise_once()
-        while not self._stopped.wait(AGAIN) and self.is_running():
-            self._raise_once()
-        _overdue.discard(self)
-
-    def _raise_once(self) -> None:
-        with self._lock:
-            if not self._stopped.is_set() and self.is_running():
-                _overdue.add(self)
-                _interrupt(self.target, _Interruption)
+            _clock.remove(self)
 
     def is_running(self) -> bool:
         """Return whether the watched function has not returned."""
@@ -153,7 +141,75 @@ class _Watchdog:
         return frame is not None
 
 
-_overdue: set[_Watchdog] = set()
+class _Clock:
+    """The one thread that looks at all watches.
+
+    It is started when nothing is watched: a thread that is being started still carries its parent's number, and would
+    be interrupted in its parent's place. And it shares no lock with those that it interrupts, since Python's own locks
+    may be left locked by an interruption: appending, removing and putting are single steps.
+    """
+
+    def __init__(self) -> None:
+        self._watches: list[_Watch] = []
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def add(self, watch: _Watch) -> None:
+        """Begin to look at a watch."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="the doctor's clock", daemon=True)
+            self._thread.start()
+        self._watches.append(watch)
+        self._news.put(None)
+
+    def remove(self, watch: _Watch) -> None:
+        """Look at a watch no more."""
+        with contextlib.suppress(ValueError):
+            self._watches.remove(watch)
+
+    def _run(self) -> None:
+        while True:
+            now = time.monotonic()
+            for watch in list(self._watches):
+                if not watch.is_running():
+                    self.remove(watch)
+                elif watch.due <= now:
+                    watch.due = now + AGAIN
+                    self._ring(watch)
+            waiting = [watch.due - now for watch in list(self._watches)]
+            with contextlib.suppress(queue.Empty):
+                self._news.get(timeout=max(0.0, min(waiting)) if waiting else None)
+
+    def _ring(self, watch: _Watch) -> None:
+        if not _is_delicate(watch.target) and watch in self._watches:
+            _overdue.add(watch)
+            _interrupt(watch.target, _Interruption)
+
+
+_overdue: set[_Watch] = set()
+_clock = _Clock()
+
+
+def _forget_the_parent() -> None:
+    """Begin anew in a forked process: the clock's thread stays in the parent."""
+    global _clock
+    _clock = _Clock()
+    _overdue.clear()
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_forget_the_parent)
+
+
+def _is_delicate(thread: int) -> bool:
+    """Return whether a thread is importing or starting a thread: interrupted there, a module stays half imported."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if file.startswith("<frozen importlib") or (name == "start" and file.endswith("threading.py")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _interrupt(thread: int, error: type[BaseException]) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from .exam import Exam
 
+MEANT = "If that is meant (a stop-gradient), say what is right with reference=."
+
 
 def name_the_cut(exam: Exam, evidence: dict[str, Any], seen: str) -> bool:
     """Name the step that led out of the graph, and return whether one was found."""
@@ -13,10 +15,18 @@ def name_the_cut(exam: Exam, evidence: dict[str, Any], seen: str) -> bool:
     scalars = [step for step in steps.outside("scalar") if step.tracked]
     no_grad, arrays = steps.outside("no-grad"), steps.outside("array", "detach", "data")
     new = steps.outside("new")
-    if no_grad:
+    if arrays and all(step.kind == "detach" for step in arrays) and not (new or no_grad or scalars):
+        exam.add(
+            "graph-cut",
+            f"{seen}: it is detached, so it counts as a constant. {MEANT}",
+            severity="fragile",
+            evidence=evidence,
+            where=arrays[0].where,
+        )
+    elif no_grad:
         exam.add(
             "no-grad-around",
-            f"{seen}: a part is computed under torch.no_grad(), so it counts as a constant.",
+            f"{seen}: a part is computed under torch.no_grad(), so it counts as a constant. {MEANT}",
             evidence=evidence,
             where=no_grad[0].where,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,7 +63,7 @@ class Finding:
             return ""
         file, line = self.where
         name = file.replace("\\", "/").rsplit("/", 1)[-1]
-        return f"{_cell(file) or name}, line {line}"
+        return f"line {line} of its cell" if "ipykernel" in file or file.startswith("<") else f"{name}, line {line}"
 
 
 @dataclass(frozen=True)
@@ -135,14 +134,6 @@ class Diagnosis:
         for title, told in (("Not finished", self.unfinished), ("Cut short", self.cut_short)):
             parts += [f"<p><b>{title}:</b> {html.escape(told)}</p>"] if told else []
         return f'<div style="max-width:60em">{"".join(parts)}</div>'
-
-
-def _cell(file: str) -> str:
-    """Return the name of a notebook's cell, such as In[3], empty if the file is no cell."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda file: None)(file)
-    return str(name[1]) if name else ""
 
 
 def few(values: Any) -> np.ndarray[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,9 @@ def examine(handed: Any, given: tuple[Any, ...], *, reference: Any, noise: bool,
         return Diagnosis(f"this {type(handed).__name__}", unfinished=str(error))
     except Exception as error:  # whatever a strange object raises when it is looked at
         return Diagnosis(f"this {type(handed).__name__}", unfinished=f"looking at it raises {type(error).__name__}")
+    import_module("torch._dynamo")  # torch's checkpoint asks for it: a second that is not the patient's
     exam = Exam(patient, Inputs(given), Budget(seconds), noise, reference)
-    with undisturbed(*patient.roots, *given), exam.budget.listening(), torch.enable_grad():
+    with undisturbed(*patient.roots, *given), exam.budget.listening(), torch.inference_mode(False), torch.enable_grad():
         try:
             _examine(exam)
         except OutOfTime:
@@ -57,7 +59,7 @@ def _examine(exam: Exam) -> None:
         noisy.read_about_noise(exam)
         return
     exam.precise = _coarsest(exam, run)
-    inner = _look_inside(exam)
+    inner = look_inside(exam)
     back: list[bool] = []
     _part(exam, "backward", lambda: back.append(first_run.run_backward(exam, run)), say=True)
     if not back or not back[0]:
@@ -79,7 +81,7 @@ def _examine(exam: Exam) -> None:
         exam.take(each, "fragile", "style")
 
 
-def _look_inside(exam: Exam) -> list[Exam]:
+def look_inside(exam: Exam) -> list[Exam]:
     """Examine the Functions inside an operation by themselves; what is wrong with them is wrong with it."""
     found = []
     for function_class, inputs in exam.inner:
@@ -103,7 +105,7 @@ def _noisy(exam: Exam, noise: noisy.Noise) -> None:
     noisy.name_noise(exam, noise)
     _part(exam, "the mean of the noise", lambda: noisy.examine_the_mean(exam, noise))
     if noise.repeatable and not noise.backward_draws:
-        _part(exam, "a checkpoint", lambda: uses.look_at_checkpoint(exam, exam.inputs.points))
+        _part(exam, "a checkpoint", lambda: uses.look_at_checkpoint(exam, exam.inputs.points, noisy=True))
 
 
 def _still(exam: Exam) -> None:
@@ -113,7 +115,7 @@ def _still(exam: Exam) -> None:
     _part(exam, "the gradient", lambda: compared.extend(gradient.look_at_gradient(exam)))
     if exam.patient.compiled is not None:
         _part(exam, "forward mode of the compiled function", lambda: uses.look_at_compiled_forward_mode(exam))
-    if exam.wrong or not compared:
+    if exam.wrong or exam.has("graph-cut") or not compared:
         return
     # beside the example: at an optimum, or on a kink, nothing shows
     point = compared[1] if len(compared) > 1 else compared[0]
@@ -128,7 +130,7 @@ def _still(exam: Exam) -> None:
         ("forward mode", lambda: uses.look_at_forward_mode(exam)),
         ("torch.func", lambda: uses.look_at_func(exam, points, right)),
         ("torch.func.vmap", lambda: uses.look_at_vmap(exam, points, near)),
-        ("a checkpoint", lambda: uses.look_at_checkpoint(exam, points)),
+        ("a checkpoint", lambda: uses.look_at_checkpoint(exam, points, noisy=False)),
         ("float32", lambda: uses.look_at_single_precision(exam, points, right)),
     ]
     for name, look in parts:
@@ -151,6 +153,8 @@ def _part(exam: Exam, name: str, look: Callable[[], None], say: bool = False) ->
             exam.unfinished = f"{name}: {failed.text}"
     except Exception as error:
         # The patient is stranger than we thought. A doctor that falls over helps nobody.
+        if name in ("the gradient", "the mean of the noise"):
+            exam.unfinished = f"{name} could not be looked at: {type(error).__name__}"
         exam.uses[name] = (
             f"could not be looked at ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
         )

@@ -184,8 +184,7 @@ def _auxiliary(exam: Exam, point: Point, comparison: Comparison, evidence: dict[
     exam.add(
         "auxiliary-output",
         f"Output {ignored[0]} depends on the inputs, and backward ignores its gradient. Whoever uses it gets no "
-        "gradient, "
-        "and no word of it.",
+        "gradient, and no word of it.",
         evidence=evidence,
         where=backward_place(exam),
     )
@@ -285,8 +284,7 @@ def _transposed(exam: Exam, point: Point, comparison: Comparison, evidence: dict
             exam.add(
                 "not-transposed",
                 f"The gradient of {input_names(exam)[which]} is the Jacobian times the upstream gradient. It must "
-                "be the "
-                "transposed Jacobian times it; for a symmetric matrix nobody sees the difference.",
+                "be the transposed Jacobian times it; for a symmetric matrix nobody sees the difference.",
                 evidence=evidence,
                 where=backward_place(exam),
             )
@@ -323,8 +321,7 @@ def _swapped(exam: Exam, point: Point, comparison: Comparison, evidence: dict[st
                 exam.add(
                     "swapped-gradients",
                     f"The gradients of {names[one]} and {names[other]} are in the wrong order. They have the same "
-                    "shape, "
-                    "so torch cannot see it.",
+                    "shape, so torch cannot see it.",
                     evidence=evidence,
                     where=backward_place(exam),
                 )

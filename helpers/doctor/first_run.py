@@ -139,6 +139,10 @@ def _no_tensor(exam: Exam, result: Any) -> None:
         )
     elif result is None:
         exam.unfinished = "it returned None, so there is nothing to differentiate"
+    elif exam.patient.function_class is None and not isinstance(result, (float, complex, np.ndarray, np.generic)):
+        exam.unfinished = (
+            f"it returned a {kind}. Hand over a function that returns the tensors in it, such as lambda x: f(x).loss"
+        )
     elif isinstance(result, (bool, str)):
         exam.unfinished = f"it returned {result!r}, which is not a tensor"
     else:

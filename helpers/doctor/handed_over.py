@@ -24,8 +24,7 @@ def look_at_what_is_handed_over(exam: Exam) -> None:
         exam.add(
             "instance-called",
             f"An object of {patient.label} was handed over. Calling it raises 'Legacy autograd function with "
-            "non-static "
-            "forward', whether forward is static or not. Use .apply of the class.",
+            "non-static forward', whether forward is static or not. Use .apply of the class.",
         )
     for function_class in patient.functions:
         for method in METHODS:
@@ -57,11 +56,17 @@ def _signature(function_class: Any, method: str) -> str:
 def _look_for_hidden_tensors(exam: Exam) -> None:
     patient = exam.patient
     held = [tensor for each in exam.inputs.given for tensor in held_tensors(each) if tensor.is_floating_point()]
+    handed = [id(each) for each in exam.inputs.given]
+    deeper = [value for each in exam.inputs.given if not isinstance(each, Tensor) for _, value in reached(each)]
+    wants = [each for each in deeper if isinstance(each, Tensor) and each.requires_grad and id(each) not in handed]
+    if exam.inputs.asked or wants:
+        held = wants
     if patient.function_class is not None and held:
         exam.add(
             "hidden-tensor",
-            f"{patient.label} gets {len(held)} tensors inside a list, tuple or dict. torch looks at the arguments "
-            "themselves only, so these get no gradient.",
+            f"{patient.label} gets {len(held)} tensors inside another object, such as a list, a dict or a module. "
+            "torch looks at the arguments themselves only, so these get no gradient.",
+            severity="wrong" if wants else "fragile",
             evidence={"hidden tensors": len(held)},
         )
     for function_class in patient.functions:

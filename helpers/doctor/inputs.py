@@ -71,6 +71,7 @@ class Inputs:
 
 def numbers(tensor: Tensor) -> Array:
     """Return a tensor's numbers as an array of double precision."""
+    tensor = tensor if tensor.layout is torch.strided else tensor.to_dense()
     array = tensor.detach().cpu().resolve_conj().to(torch.complex128 if tensor.is_complex() else torch.float64)
     return np.array(array.numpy())
 

@@ -13,7 +13,7 @@ from .inputs import Inputs
 from .patient import FunctionClass, has_setup_context, is_static
 from .trace import Trace, wrapped
 
-MOST = 4  # Functions that are looked at by themselves
+MOST = 16  # Functions that are looked at by themselves
 
 Calls = list[tuple[FunctionClass, Inputs]]
 

@@ -16,7 +16,8 @@ from . import reading
 from .diagnosis import few
 from .exam import Exam
 from .inputs import numbers
-from .patient import definition, graph_functions
+from .inside import noted
+from .patient import definition
 
 Tensor = torch.Tensor
 MARK = 1e6  # a gradient that no closure can bring about by itself
@@ -24,17 +25,28 @@ STEP = 1e-3  # relative
 
 
 class _Watch(TorchFunctionMode):
-    """Notes each backward and each zero_grad, in their order."""
+    """Notes each backward and each zero_grad, in their order, and the parameters when they are first used."""
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: list[Tensor]) -> None:
         super().__init__()
         self.events: list[str] = []
+        self.parameters = parameters
+        self.used: dict[int, Tensor] = {}
+        self.start = [p.detach().clone() for p in parameters]
+        self.changed = False  # a parameter was used, and then changed before backward
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if getattr(func, "__name__", "") in ("backward", "grad") and not isinstance(func, property):
+        name = getattr(func, "__name__", "")
+        if name in ("backward", "grad"):
             self.events.append("backward")
+            before = [self.used.get(k, start) for k, start in enumerate(self.start)]
+            self.changed |= any(not torch.equal(p, old) for p, old in zip(self.parameters, before, strict=True))
+        elif name not in ("__get__", "detach") and torch.is_grad_enabled():
+            for k, p in enumerate(self.parameters):
+                if k not in self.used and any(each is p for each in args):
+                    self.used[k] = p.detach().clone()
         return func(*args, **(kwargs or {}))
 
 
@@ -48,6 +60,7 @@ class _Call:
     steps: int
     moved: bool
     versions_moved: bool
+    changed: bool
     marked: list[bool] = field(default_factory=list)
 
     @property
@@ -71,7 +84,8 @@ class Loop:
     def look(self) -> None:
         """Call the closure in several ways, and name what shows."""
         exam = self.exam
-        first = self.call(None)
+        with noted(exam.patient.functions, exam.trace) as exam.inner:
+            first = self.call(None)
         if self._stepped(first) or self._changed(first):
             exam.unfinished = ""
         self.put(0.0)
@@ -90,7 +104,7 @@ class Loop:
         for p in self.parameters:
             p.grad = None if mark is None else torch.full_like(p, mark)
         before = [(p.detach().clone(), p._version) for p in self.parameters]
-        watch = _Watch()
+        watch = _Watch(self.parameters)
         with self._count_steps() as steps, self._note_zero_grad(watch):
             self.exam.restart_noise(1)
             with self.exam.budget.part(), self.exam.watched(), watch:
@@ -106,13 +120,20 @@ class Loop:
             len(steps),
             any(moved),
             any(v for m, v in zip(moved, versions, strict=True) if m),
+            watch.changed,
             marked,
         )
 
     @contextmanager
     def _count_steps(self) -> Iterator[list[Any]]:
         seen: list[Any] = []
-        handle = register_optimizer_step_pre_hook(lambda optimizer, *_: seen.append(optimizer))
+        mine = {id(p) for p in self.parameters}
+
+        def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if any(id(p) in mine for group in optimizer.param_groups for p in group["params"]):
+                seen.append(optimizer)
+
+        handle = register_optimizer_step_pre_hook(note)
         try:
             yield seen
         finally:
@@ -154,14 +175,13 @@ class Loop:
         return True
 
     def _changed(self, call: _Call) -> bool:
-        if call.steps or not call.moved:
+        if call.steps or not call.moved or not call.changed:
             return False
         through = "in place" if call.versions_moved else "through .data or an array that shares its memory"
         self.exam.add(
             "changed-through-data",
             f"The closure changes the parameters {through}. backward then computes with other numbers than forward, "
-            "and "
-            "torch does not notice."
+            "and torch does not notice."
             if not call.versions_moved
             else f"The closure changes the parameters {through}.",
             severity=None if not call.versions_moved else "fragile",
@@ -331,11 +351,11 @@ class Loop:
         off = np.abs(a - b) > 5e-2 * np.maximum(np.abs(a), np.abs(b)) + 10 * e
         if off.any():
             k = int(np.argmax(np.where(off, np.abs(a - b), -1)))
-            own = isinstance(first.loss, Tensor) and any(True for _ in graph_functions([first.loss]))
             exam.add(
                 "gradient-wrong",
-                "The gradients that the closure leaves are not the derivative of the loss that it returns.",
-                severity="wrong" if own or self.needs_loss else "fragile",
+                "The gradients that the closure leaves are not the derivative of the loss that it returns. If that is "
+                "meant (clipping, noise, a part left out on purpose), all is well; LBFGS needs the derivative.",
+                severity="wrong" if self.needs_loss else "fragile",
                 evidence={"got": a[k], "expected": b[k], "along": "a direction of all parameters"},
                 hint="diagnose(MyFunction, x)  # each Function by itself",
             )

@@ -77,8 +77,7 @@ def name_noise(exam: Exam, noise: Noise) -> None:
             exam.add(
                 "checkpoint-noise",
                 "A checkpoint runs forward again in backward, with another draw: value and gradient belong to "
-                "different "
-                "functions. It restores torch's random numbers only.",
+                "different functions. It restores torch's random numbers only.",
                 severity="wrong",
                 where=_checkpoint_place(exam),
                 rank=-1,
@@ -87,8 +86,7 @@ def name_noise(exam: Exam, noise: Noise) -> None:
             exam.add(
                 "independent-noise",
                 "backward draws noise of its own: two backward passes through one graph give two gradients, and "
-                "neither "
-                "belongs to the value.",
+                "neither belongs to the value.",
                 severity="style" if exam.noise else "fragile",
                 where=backward_place(exam),
             )
@@ -127,9 +125,9 @@ def examine_the_mean(exam: Exam, noise: Noise) -> None:
             continue
         if sample is None:
             continue
-        exam.unfinished = ""
         tested += 1
         _judge(exam, noise, *sample)
+        exam.unfinished = ""
     if not tested and exam.unfinished.startswith("its gradient"):
         exam.unfinished = "there was no time to average the noise"
 
@@ -254,8 +252,7 @@ def read_about_noise(exam: Exam) -> None:
         "torch.manual_seed is called, and the noise comes from NumPy's global state: the seed does not reach it."
         if seed
         else "The noise comes from np.random's global state: torch.manual_seed does not repeat it, any other code "
-        "moves "
-        "it, and forked workers share it.",
+        "moves it, and forked workers share it.",
         severity="wrong" if seed else "style",
         where=seed or code.place(node),
         rank=0 if seed else 1,

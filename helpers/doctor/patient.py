@@ -99,9 +99,11 @@ class Patient:
 
 
 def _module_classes(handed: Any) -> list[type]:
-    """Return the user's own classes of a module and of those in it."""
-    modules = list(handed.modules()) if isinstance(handed, torch.nn.Module) else []
-    return [kind for kind in dict.fromkeys(map(type, modules)) if not is_library(_file(kind))]
+    """Return the user's own classes of all modules that are reached, and the classes that these hold."""
+    roots = [value for _, value in reached(handed) if isinstance(value, torch.nn.Module)]
+    modules = [module for root in roots for module in root.modules()]
+    kinds = [kind for kind in dict.fromkeys(map(type, modules)) if not is_library(_file(kind))]
+    return [*kinds, *(value for module in modules for value in vars(module).values() if isinstance(value, type))]
 
 
 def has_setup_context(function_class: FunctionClass) -> bool:

@@ -52,8 +52,7 @@ def _mutated(exam: Exam, here: list[Array], near: list[Array]) -> None:
         exam.add(
             "argument-mutated",
             f"The call changes {name} itself: the NumPy code writes into the array that the tensor lives in. torch "
-            "does "
-            "not notice.",
+            "does not notice.",
             evidence={"before": few(before), "after": few(now)},
             where=_forward(exam),
             rank=-1,
@@ -90,8 +89,7 @@ def _two_calls(exam: Exam, here: list[Array], near: list[Array]) -> None:
         exam.add(
             "shared-solver-state",
             "After a second call, the gradient of the first one is another: backward reads a state that the second "
-            "call "
-            "has overwritten. A sum of two losses gets wrong gradients.",
+            "call has overwritten. A sum of two losses gets wrong gradients.",
             evidence={"got": _some(got), "expected": _some(solo)},
             where=_backward(exam),
             rank=-1,
@@ -151,8 +149,7 @@ def _changed_input(exam: Exam, here: list[Array], near: list[Array], which: int,
     exam.add(
         slug,
         f"forward {what}. When the input is changed before backward (an optimiser's step is enough), the gradient "
-        "is that "
-        "of the new point, without a word.",
+        "is that of the new point, without a word.",
         evidence={"got": _some(got), "expected": _some(right)},
         where=_forward(exam),
     )
@@ -174,8 +171,7 @@ def _backward_again(exam: Exam, here: list[Array], near: list[Array]) -> None:
     exam.add(
         "ctx-double-backward",
         "A second backward() on one graph passes without a word and doubles the gradient: the state is kept on ctx "
-        "as a "
-        "plain attribute, where torch does not see it. With save_for_backward torch refuses.",
+        "as a plain attribute, where torch does not see it. With save_for_backward torch refuses.",
         evidence={"got": "twice the gradient", "expected": "Trying to backward through the graph a second time"},
         where=_forward(exam),
     )

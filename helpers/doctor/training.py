@@ -11,6 +11,7 @@ from . import catalogue, noisy, reading
 from .budget import Budget, OutOfTime
 from .diagnosis import Diagnosis, Finding
 from .exam import Exam, Failed
+from .examination import look_inside
 from .inputs import Inputs
 from .loop import Loop
 from .messages import explain
@@ -80,6 +81,7 @@ def _examine(exam: Exam, optimizer: Any, closure: Any) -> None:
     loop = Loop(exam, optimizer, closure, parameters)
     try:
         loop.look()
+        look_inside(exam)
     except Failed as failed:
         _name_error(exam, failed)
 

@@ -6,6 +6,7 @@ import io
 import os
 import random
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from ..bridge.captured import LIBRARIES, reached
 from .trace import leave_modes, modes
 
 Undo = Callable[[], None]
+_ONE_AT_A_TIME = threading.RLock()  # output, warnings and random numbers belong to the whole process
 
 
 class _Sink(io.TextIOBase):
@@ -39,6 +41,11 @@ def undisturbed(*roots: Any) -> Iterator[None]:
     Tensors get their values, ``requires_grad`` and ``.grad`` back; NumPy arrays their values; generators, the global
     random states, the default dtype, the number of threads and the working directory what they were.
     """
+    with _ONE_AT_A_TIME:
+        yield from _undisturbed(roots)
+
+
+def _undisturbed(roots: tuple[Any, ...]) -> Iterator[None]:
     undo = [*_settings(), *_random_states()]
     things = [value for _, value in reached(*roots)]
     things += [each for value in things if isinstance(value, torch.nn.Module) for each in value.buffers()]
