@@ -190,9 +190,13 @@ def test_single_precision_inside_a_function_for_single_precision_is_not_wrong():
 
 
 def test_a_stop_gradient_is_fragile_and_the_way_to_say_so_is_named():
-    diagnosis = diagnose(lambda x: ((x.sin() - (x**2).detach()) ** 2).sum(), X)
+    def loss(x):
+        return ((x.sin() - (x**2).detach()) ** 2).sum()
+
+    diagnosis = diagnose(loss, X)
     assert diagnosis.findings[0].severity == "fragile"
     assert "reference=" in diagnosis.findings[0].message
+    assert diagnose(loss, X, reference=loss).slugs == ()
 
 
 @pytest.mark.parametrize(
