@@ -31,6 +31,8 @@ def every_patient(*beginnings):
 
 def examine(patient):
     """Diagnose a patient, and see that its inputs and all random numbers are as before."""
+    if patient.slug.startswith("compiled"):
+        torch._dynamo.reset()  # after some eight functions of one form the compiler would step aside
     built = patient.build()
     tensors = [each for each in getattr(built, "inputs", []) if isinstance(each, torch.Tensor)]
     optimizer = getattr(built, "optimizer", None)

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,10 +12,17 @@ from doctor_patients.unruly import UNRULY
 
 from helpers import Diagnosis
 
+import_module("torch._dynamo")  # its first import sets variables of the environment
 PATIENCE = 2.0  # seconds; those that never end take all of it
 
 
 def settings():
+    """Return what a patient may set for the whole process."""
+    modes = torch.is_anomaly_enabled(), torch.are_deterministic_algorithms_enabled(), str(torch.tensor([1 / 3]))
+    return (*basic_settings(), *modes, str(np.array([1 / 3])), list(sys.path), dict(os.environ))
+
+
+def basic_settings():
     return (
         torch.get_default_dtype(),
         torch.is_grad_enabled(),

@@ -17,6 +17,7 @@ from .diagnosis import few
 from .exam import Exam
 from .inputs import numbers
 from .inside import noted
+from .loop_numbers import direction_of, is_even, parallel, random_direction, same
 from .patient import definition
 
 Tensor = torch.Tensor
@@ -215,7 +216,7 @@ class Loop:
             self.call(None)
             losses.append(self.call(None).number)
         self.put(0.0)
-        return len({round(each, 12) for each in losses}) == 3 and not _is_even(losses)
+        return len({round(each, 12) for each in losses}) == 3 and not is_even(losses)
 
     def _why(self, call: _Call, cleared_last: bool) -> tuple[str, str]:
         """Return the reason in words, and the cure as code."""
@@ -240,8 +241,8 @@ class Loop:
 
     def _piled_up(self, first: _Call, marked: _Call) -> None:
         kept = any(marked.marked)
-        if not kept and not _same(first.gradients, marked.gradients):  # clipped, so that the mark is small
-            kept = _same(first.gradients, self.call(None).gradients)
+        if not kept and not same(first.gradients, marked.gradients):  # clipped, so that the mark is small
+            kept = same(first.gradients, self.call(None).gradients)
         if kept:
             self.exam.add(
                 "closure-without-zero-grad",
@@ -273,7 +274,7 @@ class Loop:
         again = self.call(None)
         if isinstance(first.loss, Tensor) and first.loss.dim() and first.loss.numel() > 1:
             return
-        direction = [_direction(g, p) for g, p in zip(first.gradients, self.parameters, strict=True)]
+        direction = [direction_of(g, p) for g, p in zip(first.gradients, self.parameters, strict=True)]
         slope = sum(
             float(np.sum(np.real(np.conj(g) * numbers(t))))
             for g, t in zip(first.gradients, direction, strict=True)
@@ -319,7 +320,7 @@ class Loop:
         rng = np.random.default_rng(3)
         directions = [direction]
         for _ in range(2):
-            directions.append([_random_direction(p, rng) for p in self.parameters])
+            directions.append([random_direction(p, rng) for p in self.parameters])
         single = self._single()
         step = 1e-2 if single else 1e-5
         got, expected, error = [], [], []
@@ -346,7 +347,7 @@ class Loop:
         if not np.all(np.isfinite([*got, *expected])):
             return
         a, b, e = np.array(got), np.array(expected), np.array(error)
-        if _parallel(a, b, e):  # clipped, or scaled on purpose
+        if parallel(a, b, e):  # clipped, or scaled on purpose
             return
         off = np.abs(a - b) > 5e-2 * np.maximum(np.abs(a), np.abs(b)) + 10 * e
         if off.any():
@@ -366,42 +367,3 @@ class Loop:
                 if called.rpartition(".")[2] == name:
                     return code.place(node)
         return definition(self.closure)
-
-
-def _is_even(losses: list[float]) -> bool:
-    """Return whether three losses, at 0, h and -2h, are those of a function that is flat at 0."""
-    middle, near, far = losses
-    return abs((far - middle) - 4 * (near - middle)) <= 0.05 * abs(far - middle)
-
-
-def _same(one: list[Any], other: list[Any]) -> bool:
-    """Return whether two lists of gradients are the same, up to rounding."""
-    return all(
-        (a is None) == (b is None) and (a is None or np.allclose(a, b, rtol=1e-4, atol=1e-12, equal_nan=True))
-        for a, b in zip(one, other, strict=True)
-    )
-
-
-def _parallel(got: Any, expected: Any, error: Any) -> bool:
-    """Return whether the gradient is the right one times a factor between 0 and 1."""
-    with np.errstate(all="ignore"):
-        ratios = got / expected
-    sure = np.abs(expected) > 20 * error
-    used = ratios[sure & np.isfinite(ratios)]
-    return bool(len(used) > 1 and np.ptp(used) < 0.05 * np.abs(used).max() and np.all((used > 0) & (used <= 1.02)))
-
-
-def _direction(gradient: Any, parameter: Tensor) -> Tensor:
-    """Return the gradient's direction, of a size that fits the parameter's."""
-    if gradient is None or not np.all(np.isfinite(gradient)) or not np.any(gradient):
-        return torch.zeros_like(parameter)
-    size = max(float(parameter.detach().abs().max()) if parameter.numel() else 0.0, 1e-2)
-    direction: Tensor = torch.as_tensor(gradient / np.abs(gradient).max() * size).to(parameter.dtype)
-    return direction.reshape(parameter.shape)
-
-
-def _random_direction(parameter: Tensor, rng: np.random.Generator) -> Tensor:
-    size = max(float(parameter.detach().abs().max()) if parameter.numel() else 0.0, 1e-2)
-    return (
-        torch.as_tensor(size * rng.standard_normal(tuple(parameter.shape))).to(parameter.dtype).reshape(parameter.shape)
-    )

@@ -100,13 +100,30 @@ def _settings() -> list[Undo]:
         torch.is_grad_enabled(),
         os.getcwd(),
     )
-    errors = np.geterr()
+    anomaly, check = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    same, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    precision, errors, printing = torch.get_float32_matmul_precision(), np.geterr(), np.get_printoptions()
+    options: Any = torch._tensor_str.PRINT_OPTS
+    shown, path, environment = dict(vars(options)), list(sys.path), dict(os.environ)
+
+    def undo() -> None:
+        torch.autograd.set_detect_anomaly(anomaly, check)
+        torch.use_deterministic_algorithms(same, warn_only=warn)
+        torch.set_float32_matmul_precision(precision)
+        vars(options).update(shown)
+        np.seterr(**errors)
+        np.set_printoptions(**printing)
+        sys.path[:] = path
+        if dict(os.environ) != environment:
+            os.environ.clear()
+            os.environ.update(environment)
+
     return [
         lambda: torch.set_default_dtype(dtype),
         lambda: None if torch.get_num_threads() == threads else torch.set_num_threads(threads),
         lambda: torch._C._set_grad_enabled(graph),
         lambda: os.chdir(folder),
-        lambda: np.seterr(**errors) and None,
+        undo,
     ]
 
 
