@@ -14,7 +14,7 @@ from . import reading, wrongness
 from .cuts import name_the_cut
 from .exam import Exam, Failed, Run, upstream
 from .inputs import Array
-from .points import Point, backward_place, input_names, spread, units
+from .points import Point, input_names, spread, units
 from .wrongness import Comparison, compare
 
 Tensor = torch.Tensor
@@ -48,7 +48,7 @@ def name_the_fault(exam: Exam, points: Sequence[Point], bad: Sequence[Comparison
         "gradient-wrong",
         f"The gradient is not the derivative of the value{': ' + hint if hint else ''}.{some}",
         evidence=evidence,
-        where=backward_place(exam),
+        where=exam.patient.place("backward"),
         hint=_advice(exam, hint),
     )
 
@@ -96,7 +96,7 @@ def _none_at_all(exam: Exam, point: Point, comparison: Comparison, evidence: dic
         f"{names}.grad stays None, and an optimiser never moves it.",
         severity="wrong" if every or exam.inputs.asked else "fragile",
         evidence={**evidence, "got": "None"},
-        where=backward_place(exam),
+        where=exam.patient.place("backward"),
     )
     other = [j for j, p in enumerate(slopes.probes) if comparison.bad[j] and p.which not in lost]
     return not other
@@ -113,7 +113,7 @@ def _summed(exam: Exam, point: Point, comparison: Comparison, evidence: dict[str
             f"backward returns {what}, of shape {shape}, for {name} of shape {point.points[k].shape}. torch sums it to "
             "that shape without a word.",
             evidence={**evidence, "shape got": shape, "shape expected": point.points[k].shape},
-            where=backward_place(exam),
+            where=exam.patient.place("backward"),
             x=name,
         )
         return True
@@ -160,7 +160,7 @@ def _ignored(exam: Exam, point: Point, comparison: Comparison, evidence: dict[st
         "grad-output-ignored",
         "backward returns the same whatever the upstream gradient is: the chain rule's factor is left out.",
         evidence={**evidence, "upstream gradient": float(np.real(point.g[np.argmax(np.abs(point.g))]))},
-        where=backward_place(exam),
+        where=exam.patient.place("backward"),
     )
     return True
 
@@ -186,7 +186,7 @@ def _auxiliary(exam: Exam, point: Point, comparison: Comparison, evidence: dict[
         f"Output {ignored[0]} depends on the inputs, and backward ignores its gradient. Whoever uses it gets no "
         "gradient, and no word of it.",
         evidence=evidence,
-        where=backward_place(exam),
+        where=exam.patient.place("backward"),
     )
     return True
 
@@ -210,7 +210,7 @@ def _conjugate(exam: Exam, point: Point, comparison: Comparison, evidence: dict[
             "got": complex(point.gradients[0].reshape(-1)[0]),
             "expected": complex(_conjugated(point).reshape(-1)[0]),
         },
-        where=backward_place(exam),
+        where=exam.patient.place("backward"),
     )
     return True
 
@@ -286,7 +286,7 @@ def _transposed(exam: Exam, point: Point, comparison: Comparison, evidence: dict
                 f"The gradient of {input_names(exam)[which]} is the Jacobian times the upstream gradient. It must "
                 "be the transposed Jacobian times it; for a symmetric matrix nobody sees the difference.",
                 evidence=evidence,
-                where=backward_place(exam),
+                where=exam.patient.place("backward"),
             )
             return True
     return False
@@ -323,7 +323,7 @@ def _swapped(exam: Exam, point: Point, comparison: Comparison, evidence: dict[st
                     f"The gradients of {names[one]} and {names[other]} are in the wrong order. They have the same "
                     "shape, so torch cannot see it.",
                     evidence=evidence,
-                    where=backward_place(exam),
+                    where=exam.patient.place("backward"),
                 )
                 return True
     return False

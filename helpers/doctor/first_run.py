@@ -87,8 +87,8 @@ def _name_error(exam: Exam, failed: Failed, where: str) -> None:
         slug = _why_gradcheck_fails(exam, failed)
     if slug in ("gradcheck-noise", "gradcheck-float32") and "Gradcheck" not in type(failed.error).__name__:
         return
-    if slug == "numpy-on-tracked" and not exam.inputs.asked and _forward_mode_only(exam):
-        slug = "numpy-on-tracked"
+    if slug == "numpy-on-tracked" and not exam.inputs.asked:
+        _in_forward_mode_only(exam)
     exam.add(
         slug,
         f"{where[0].upper()}{where[1:]} raises {failed.text} {message.meaning}",
@@ -113,17 +113,16 @@ def _why_gradcheck_fails(exam: Exam, failed: Failed) -> str:
     return "gradcheck-noise" if len(texts) > 1 else "gradient-wrong"
 
 
-def _forward_mode_only(exam: Exam) -> bool:
-    """Examine an operation that cannot be tracked in forward mode, and return whether it can be called at all."""
+def _in_forward_mode_only(exam: Exam) -> None:
+    """Examine an operation that cannot be tracked in forward mode, if it can be called at all."""
     from .uses import look_at_forward_mode
 
     try:
         exam.tracking = False
         exam.run(tracked=False)
     except Failed:
-        return False
+        return
     look_at_forward_mode(exam)
-    return True
 
 
 def _no_tensor(exam: Exam, result: Any) -> None:
@@ -222,7 +221,7 @@ def run_backward(exam: Exam, run: Run) -> bool:
         exam.add(
             "argument-mutated",
             "backward changes the input itself: the NumPy code writes into the array that the tensor lives in.",
-            where=_backward_place(exam),
+            where=exam.patient.place("backward"),
             rank=-1,
         )
     _look_at_raw_gradients(exam, kept)
@@ -235,14 +234,9 @@ def _edited(exam: Exam, gs: list[Tensor], kept: list[Tensor]) -> None:
         "backward writes into the upstream gradient that it is given. That tensor belongs to the caller, and other "
         "branches of the graph read it.",
         evidence={"got": few(numbers(gs[0])), "expected": few(numbers(kept[0]))},
-        where=_backward_place(exam),
+        where=exam.patient.place("backward"),
         rank=-1,
     )
-
-
-def _backward_place(exam: Exam) -> Any:
-    functions = exam.patient.functions
-    return method_place(functions[0], "backward") if functions else None
 
 
 def _look_at_raw_gradients(exam: Exam, gs: list[Tensor]) -> None:

@@ -12,7 +12,7 @@ from .diagnosis import few
 from .exam import Exam, Failed
 from .faults import name_the_fault
 from .inputs import beside, is_symmetric, numbers
-from .points import Point, backward_place, input_names, units
+from .points import Point, input_names, units
 from .wrongness import Comparison
 
 SIZES = ((False, 0.05), (True, 0.05), (True, 0.01), (True, 0.001))
@@ -89,7 +89,7 @@ def _look_for_nan(exam: Exam, points: Sequence[Point]) -> None:
                         "at": f"{input_names(exam)[k]}{list(entry) if entry else ''} = {point.points[k][entry]:.6g}",
                         "expected": "a finite number",
                     },
-                    where=backward_place(exam),
+                    where=exam.patient.place("backward"),
                 )
 
 
@@ -155,7 +155,7 @@ def _off_symmetric(exam: Exam) -> None:
             "expected": units(comparison, k, comparison.expected),
             "entry": wrongness.entry_name(found.slopes.probes[k], input_names(exam)),
         },
-        where=backward_place(exam),
+        where=exam.patient.place("backward"),
     )
 
 
@@ -180,7 +180,7 @@ def _by_way_of_single_precision(exam: Exam, points: Sequence[Point]) -> None:
                 f"In torch.float64, the gradient of {name} has the digits of float32 only: it "
                 "was made with torch.tensor(...) of Python floats, or by way of .float().",
                 evidence={"got": few(one), "expected": "about 16 digits"},
-                where=backward_place(exam),
+                where=exam.patient.place("backward"),
                 severity="wrong" if exam.inputs.dtype == torch.float64 else "fragile",
             )
 
@@ -200,7 +200,7 @@ def _at_optimum(exam: Exam, points: Sequence[Point], comparisons: Sequence[Compa
             "got beside it": units(other, k, other.got),
             "expected beside it": units(other, k, other.expected),
         },
-        where=backward_place(exam),
+        where=exam.patient.place("backward"),
         rank=-1,
     )
 

@@ -14,8 +14,7 @@ import torch
 from . import reading
 from .exam import Exam, Failed, upstream
 from .inputs import Array, beside, moved
-from .patient import method_place
-from .points import backward_place, input_names, spread
+from .points import input_names, spread
 from .probes import Probe, directions
 from .wrongness import entry_name
 
@@ -88,14 +87,14 @@ def name_noise(exam: Exam, noise: Noise) -> None:
                 "backward draws noise of its own: two backward passes through one graph give two gradients, and "
                 "neither belongs to the value.",
                 severity="style" if exam.noise else "fragile",
-                where=backward_place(exam),
+                where=exam.patient.place("backward"),
             )
     elif not exam.noise:
         exam.add(
             "gradcheck-noise",
             "The function is noisy: two calls at one point differ. gradcheck would say 'not reentrant' or 'mismatch', "
             "whether the gradient is right or not.",
-            where=_forward(exam),
+            where=exam.patient.place("forward"),
         )
 
 
@@ -223,7 +222,7 @@ def _judge(exam: Exam, noise: Noise, probes: list[Probe], got: Array, slopes: Ar
             "t": t[k],
             "entry": entry_name(probes[k], input_names(exam)),
         },
-        where=backward_place(exam),
+        where=exam.patient.place("backward"),
         hint="helpers.check_noisy_gradient(value, gradient, {x})".replace("{x}", exam.words.get("x", "x")),
     )
 
@@ -269,8 +268,3 @@ def _torch_seed(code: reading.Code) -> ast.AST | None:
     ]
     numpy_seeds = [name for name, _ in code.calls() if name.endswith("random.seed")]
     return seeds[0] if seeds and not numpy_seeds else None
-
-
-def _forward(exam: Exam) -> Any:
-    functions = exam.patient.functions
-    return method_place(functions[0], "forward") if functions else exam.patient.where()

@@ -93,6 +93,11 @@ class Patient:
             names = names[1 + (not is_static(self.function_class, "forward")) :] if names else []
         return names
 
+    def place(self, method: str) -> Where | None:
+        """Return where a method of the first Function is written, or the patient itself if there is none."""
+        functions = self.functions
+        return method_place(functions[0], method) if functions else self.where()
+
     def where(self) -> Where | None:
         """Return where the patient is defined."""
         return definition(self.function_class or self.compiled or self.handed)
@@ -154,16 +159,22 @@ def _line_of_def(code: types.CodeType) -> int:
 
 def graph_functions(outputs: list[torch.Tensor]) -> Iterator[tuple[Any, FunctionClass]]:
     """Yield the nodes in the graph of some outputs that belong to custom Functions, each with its class."""
-    waiting: list[Any] = [y.grad_fn for y in outputs if y.grad_fn is not None]
+    for node in graph_nodes(outputs):
+        function_class = getattr(type(node), "_forward_cls", None)
+        if function_class is not None:
+            yield node, function_class
+
+
+def graph_nodes(outputs: list[torch.Tensor]) -> Iterator[Any]:
+    """Yield all nodes in the graph of some outputs, each once."""
+    waiting: list[Any] = [y.grad_fn for y in outputs]
     seen: set[Any] = set()
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        function_class = getattr(type(node), "_forward_cls", None)
-        if function_class is not None:
-            yield node, function_class
+        yield node
         waiting.extend(following for following, _ in node.next_functions)
 
 

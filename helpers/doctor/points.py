@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
 from . import probes, wrongness
-from .exam import Exam, Run, upstream
+from .exam import Exam, Run, flat, upstream
 from .inputs import Array, numbers
-from .patient import method_place
 from .probes import Slopes
 from .wrongness import Comparison, compare
 
@@ -29,7 +27,7 @@ class Point:
         self.raw = exam.vjp(run, gs)
         self.gradients = exam.arrays(run, self.raw)
         self.g = spread(run, gs)
-        self.value = np.concatenate([numbers(y).reshape(-1) for y in run.outputs])
+        self.value = flat(run.outputs)
         self.outputs = [tuple(y.shape) for y in run.outputs]
         self.slopes = expected_slopes(exam, points, seconds)
 
@@ -72,10 +70,10 @@ def expected_slopes(exam: Exam, points: list[Array], seconds: float) -> Slopes:
 def _slopes_of_reference(exam: Exam, points: list[Array], rng: np.random.Generator) -> Slopes:
     chosen, complete = probes.directions(points, rng)
     run = exam.run(points, call=exam.reference)
-    flat = torch.cat([y.reshape(-1) for y in run.outputs])
-    rows = np.zeros((len(chosen), flat.numel()), dtype=numbers(flat).dtype)
-    for k in range(flat.numel()):
-        gradients = torch.autograd.grad(flat[k], run.leaves, retain_graph=True, allow_unused=True)
+    numbers_of_all = torch.cat([y.reshape(-1) for y in run.outputs])
+    rows = np.zeros((len(chosen), numbers_of_all.numel()), dtype=numbers(numbers_of_all).dtype)
+    for k in range(numbers_of_all.numel()):
+        gradients = torch.autograd.grad(numbers_of_all[k], run.leaves, retain_graph=True, allow_unused=True)
         arrays = exam.arrays(run, list(gradients))
         rows[:, k] = [np.sum(np.real(np.conj(arrays[p.which]) * p.direction)) for p in chosen]
     return Slopes(list(points), chosen, rows, 1e-9 * np.abs(rows), [row[None] for row in rows], complete)
@@ -91,9 +89,3 @@ def input_names(exam: Exam) -> list[str]:
     """Return the names of the inputs that are differentiated."""
     names = exam.patient.names
     return [names[k] if k < len(names) else f"input {k}" for k in exam.inputs.wanted]
-
-
-def backward_place(exam: Exam) -> Any:
-    """Return where backward is written, or the patient itself."""
-    functions = exam.patient.functions
-    return method_place(functions[0], "backward") if functions else exam.patient.where()

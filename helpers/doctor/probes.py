@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import differences
-from .inputs import Array, draw, is_symmetric, keep_form, moved
+from .inputs import Array, draw, keep_form, moved
 
 COARSE_STEPS = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3)  # for functions in single precision
 FULL = 64  # numbers in the inputs, up to which each is moved by itself
@@ -167,11 +167,3 @@ def _kink(seen: dict[float, Array], centre: Array, eps: float) -> Array:
     rounding = 8 * eps * (np.abs(centre) + np.abs(seen[small])) / small
     there = (halves[small] > 0.3 * halves[large]) & (halves[small] > 10 * rounding)
     return np.where(there, halves[small], 0.0)
-
-
-def symmetric_parts(gradients: Sequence[Array], points: Sequence[Array]) -> list[Array]:
-    """Return gradients with those of symmetric matrices made symmetric."""
-    return [
-        (g + np.conj(np.swapaxes(g, -1, -2))) / 2 if is_symmetric(x) else g
-        for g, x in zip(gradients, points, strict=True)
-    ]

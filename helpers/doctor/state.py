@@ -11,7 +11,7 @@ from .diagnosis import few
 from .exam import Exam, Failed, Run, upstream
 from .inputs import Array, beside, numbers
 from .messages import explain
-from .patient import graph_functions, method_place
+from .patient import graph_functions
 
 Tensor = torch.Tensor
 CLOSE = 1e-7
@@ -54,7 +54,7 @@ def _mutated(exam: Exam, here: list[Array], near: list[Array]) -> None:
             f"The call changes {name} itself: the NumPy code writes into the array that the tensor lives in. torch "
             "does not notice.",
             evidence={"before": few(before), "after": few(now)},
-            where=_forward(exam),
+            where=exam.patient.place("forward"),
             rank=-1,
         )
 
@@ -79,7 +79,7 @@ def _two_calls(exam: Exam, here: list[Array], near: list[Array]) -> None:
             "reused-buffer",
             "The second call overwrites the result of the first: both are one array of the solver.",
             evidence={"got": few(after[0]), "expected": few(values[0])},
-            where=_forward(exam),
+            where=exam.patient.place("forward"),
             rank=-1,
         )
         return
@@ -91,7 +91,7 @@ def _two_calls(exam: Exam, here: list[Array], near: list[Array]) -> None:
             "After a second call, the gradient of the first one is another: backward reads a state that the second "
             "call has overwritten. A sum of two losses gets wrong gradients.",
             evidence={"got": _some(got), "expected": _some(solo)},
-            where=_backward(exam),
+            where=exam.patient.place("backward"),
             rank=-1,
         )
 
@@ -113,7 +113,7 @@ def _two_backwards(exam: Exam, here: list[Array], near: list[Array]) -> None:
             "gradient-buffer-shared",
             "Two backward passes return one and the same array. x.grad IS that array, and changes with the next one.",
             evidence={"got": _some(now), "expected": _some(kept)},
-            where=_backward(exam),
+            where=exam.patient.place("backward"),
             rank=-1,
         )
 
@@ -151,7 +151,7 @@ def _changed_input(exam: Exam, here: list[Array], near: list[Array], which: int,
         f"forward {what}. When the input is changed before backward (an optimiser's step is enough), the gradient "
         "is that of the new point, without a word.",
         evidence={"got": _some(got), "expected": _some(right)},
-        where=_forward(exam),
+        where=exam.patient.place("forward"),
     )
 
 
@@ -173,7 +173,7 @@ def _backward_again(exam: Exam, here: list[Array], near: list[Array]) -> None:
         "A second backward() on one graph passes without a word and doubles the gradient: the state is kept on ctx "
         "as a plain attribute, where torch does not see it. With save_for_backward torch refuses.",
         evidence={"got": "twice the gradient", "expected": "Trying to backward through the graph a second time"},
-        where=_forward(exam),
+        where=exam.patient.place("forward"),
     )
 
 
@@ -222,16 +222,6 @@ def _close(one: list[Array], other: list[Array]) -> bool:
 
 def _some(gradients: list[Array]) -> Array:
     return few(next((each for each in gradients if each.size), np.zeros(0)))
-
-
-def _forward(exam: Exam) -> Any:
-    functions = exam.patient.functions
-    return method_place(functions[0], "forward") if functions else exam.patient.where()
-
-
-def _backward(exam: Exam) -> Any:
-    functions = exam.patient.functions
-    return method_place(functions[0], "backward") if functions else exam.patient.where()
 
 
 def refused(failed: Failed) -> str:

@@ -13,7 +13,7 @@ from .. import differences
 from .diagnosis import few
 from .exam import Exam, Failed, flat, tensors, upstream
 from .inputs import Array, draw, keep_form, moved, numbers
-from .patient import graph_functions, method_place
+from .patient import graph_functions, graph_nodes, method_place
 from .probes import scales
 from .state import refused
 
@@ -33,7 +33,7 @@ def look_at_forward_mode(exam: Exam) -> None:
         except Failed as failed:
             exam.uses[name] = refused(failed)
             continue
-        if got is None or got.shape != slope.value.shape or not np.isfinite(slope.error).all():
+        if got.shape != slope.value.shape or not np.isfinite(slope.error).all():
             continue
         got, value = got[looked_at], slope.value[looked_at]
         size = np.abs(value).max(initial=0.0)
@@ -51,7 +51,7 @@ def _tracked_entries(exam: Exam) -> Array:
     return np.concatenate(differentiable)
 
 
-def _func_jvp(exam: Exam, direction: Sequence[Array]) -> Array | None:
+def _func_jvp(exam: Exam, direction: Sequence[Array]) -> Array:
     args = exam.inputs.fresh(None, exam.dtype, tracked=False)
     leaves = exam.inputs.leaves(args)
     tangents = [torch.as_tensor(t).to(x.dtype).reshape(x.shape) for t, x in zip(direction, leaves, strict=True)]
@@ -60,7 +60,8 @@ def _func_jvp(exam: Exam, direction: Sequence[Array]) -> Array | None:
     return flat(tensors(pair[1]))
 
 
-def _dual(exam: Exam, direction: Sequence[Array]) -> Array | None:
+def _dual(exam: Exam, direction: Sequence[Array], call: Any = None) -> Array:
+    """Return the tangent by forward-mode AD; torch.func.jvp makes the compiler step aside, and this does not."""
     forward_ad: Any = torch.autograd.forward_ad
     args = exam.inputs.fresh(None, exam.dtype, tracked=False)
     leaves = exam.inputs.leaves(args)
@@ -69,16 +70,15 @@ def _dual(exam: Exam, direction: Sequence[Array]) -> Array | None:
             forward_ad.make_dual(x, torch.as_tensor(t).to(x.dtype).reshape(x.shape))
             for t, x in zip(direction, leaves, strict=True)
         ]
-        outputs = tensors(_call(exam, args, duals))
-        found = [(y, forward_ad.unpack_dual(y).tangent) for y in outputs]
+        found = [(y, forward_ad.unpack_dual(y).tangent) for y in tensors(_call(exam, args, duals, call))]
         return flat([torch.zeros_like(y) if tangent is None else tangent.clone() for y, tangent in found])
 
 
-def _call(exam: Exam, args: list[Any], leaves: Sequence[Tensor]) -> Any:
+def _call(exam: Exam, args: list[Any], leaves: Sequence[Tensor], call: Any = None) -> Any:
     handed = list(args)
     for k, leaf in zip(exam.inputs.wanted, leaves, strict=True):
         handed[k] = leaf
-    return exam.patient.call(*handed)
+    return (call or exam.patient.call)(*handed)
 
 
 def is_custom_op(call: Any) -> bool:
@@ -125,16 +125,7 @@ def _has_custom_op(exam: Exam) -> bool:
         run = exam.run()
     except Failed:
         return False
-    waiting, seen = [y.grad_fn for y in run.tracked], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if type(node).__name__.startswith("GeneratedBackwardFor"):
-            return True
-        waiting += [each for each, _ in node.next_functions]
-    return False
+    return any(type(node).__name__.startswith("GeneratedBackwardFor") for node in graph_nodes(run.tracked))
 
 
 def look_at_func(exam: Exam, points: list[Array], right: list[Array]) -> None:
@@ -303,8 +294,8 @@ def look_at_compiled_forward_mode(exam: Exam) -> None:
     direction = [draw(x, rng) for x in exam.inputs.points]
     seen: Any
     try:
-        right = _jvp_of(exam, original, direction)
-        got = _jvp_of(exam, exam.patient.call, direction)
+        right = _dual(exam, direction, original)
+        got = _dual(exam, direction)
     except Failed as failed:
         seen = failed.text
     else:
@@ -317,17 +308,3 @@ def look_at_compiled_forward_mode(exam: Exam) -> None:
         "only.",
         evidence={"got": seen, "expected": "the tangent of the function itself"},
     )
-
-
-def _jvp_of(exam: Exam, call: Any, direction: Sequence[Array]) -> Array:
-    """Return the tangent by forward-mode AD; the older way, since torch.func.jvp makes the compiler step aside."""
-    forward_ad: Any = torch.autograd.forward_ad
-    args = exam.inputs.fresh(None, exam.dtype, tracked=False)
-    leaves = exam.inputs.leaves(args)
-    with exam.watched(), forward_ad.dual_level():
-        duals = [
-            forward_ad.make_dual(x, torch.as_tensor(t).to(x.dtype).reshape(x.shape))
-            for t, x in zip(direction, leaves, strict=True)
-        ]
-        found = [(y, forward_ad.unpack_dual(y).tangent) for y in tensors(call(*duals))]
-        return flat([torch.zeros_like(y) if tangent is None else tangent.clone() for y, tangent in found])
