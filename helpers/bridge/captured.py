@@ -1,53 +1,22 @@
-"""What a Python function reaches besides its arguments: closure, globals, defaults, the object it is a method of.
+"""What the user's functions must not reach from outside: tensors that want a gradient, and noise.
 
-A gradient for such things is lost, and noise or a state in them is not repeated. Nothing of it shows when the function
-is called, so we look before; for a state we look again after, and see whether a call has changed anything.
+A gradient for such a tensor is lost, and the noise is not repeated. Nothing of it shows when a function is called, so
+we look before.
 """
 
-import collections
-import dis
-import functools
-import hashlib
-import os
 import random
-import sys
-import threading
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-Reached = Iterator[tuple[str, Any]]
-DEPTH = 6
-MANY = 5000
-LARGE = 2**20  # entries: of a larger array we look at a sample
-LIBRARIES = {"numpy", "scipy", "torch", "matplotlib", "pandas", "helpers", *sys.stdlib_module_names} - {"__main__"}
+from ..reached import code_objects, is_of_a_library, reached
+
 LOCAL_GENERATORS = {"default_rng", "Generator", "RandomState", "SeedSequence"}
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
-CUT_OFF = object()
-
-
-def reached(*roots: Any) -> Reached:
-    """Yield the name and the value of everything that functions or objects reach, each value once.
-
-    Libraries are not looked into. After some thousand values it ends, with :data:`CUT_OFF`.
-    """
-    seen: dict[int, Any] = {}
-    waiting: collections.deque[tuple[str, Any, int]] = collections.deque(("", root, 0) for root in roots)
-    while waiting:
-        name, value, depth = waiting.popleft()
-        if id(value) in seen:
-            continue
-        if len(seen) >= MANY:
-            yield name, CUT_OFF
-            return
-        seen[id(value)] = value
-        yield name, value
-        if depth < DEPTH:
-            waiting.extend((inner or name, each, depth + 1) for inner, each in _inside(value))
 
 
 def look_at(label: str, functions: Mapping[str, Any]) -> None:
@@ -85,7 +54,7 @@ def captured_noise(*functions: Callable[..., Any]) -> str | None:
     for name, value in reached(*functions):
         if isinstance(value, GENERATORS):
             return f"the generator {name}"
-        if isinstance(value, types.FunctionType) and not _is_of_a_library(value):
+        if isinstance(value, types.FunctionType) and not is_of_a_library(value):
             names = set(_names(value.__code__))
             scope = [value.__globals__.get(each) for each in names]
             if names & LOCAL_GENERATORS:
@@ -97,120 +66,6 @@ def captured_noise(*functions: Callable[..., Any]) -> str | None:
     return None
 
 
-def fingerprint(*roots: Any) -> bytes:
-    """Return a number that changes when anything that the functions or objects reach is changed.
-
-    If they reach more than can be looked at, it changes every time.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for name, value in reached(*roots):
-        digest.update(name.encode())
-        if value is CUT_OFF:
-            return os.urandom(16)
-        if isinstance(value, torch.Tensor) and not value.is_meta and value.layout is torch.strided:
-            value = value.detach().cpu().view(torch.uint8).numpy() if value.is_contiguous() and value.ndim else None
-        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            digest.update(str((id(value), value.shape)).encode())
-            digest.update(_sample(value).tobytes())
-        elif isinstance(value, (int, float, complex, str)) or _is_of_numbers(value):
-            digest.update(repr(value).encode())
-        else:
-            digest.update(str(id(value)).encode())
-    return digest.digest()
-
-
-def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array if array.size <= LARGE else array.reshape(-1)[:: array.size // 4096]
-
-
-def _is_of_numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) > 0 and isinstance(value[0], (int, float, complex))
-
-
-def is_method_of_compiled_code(function: Any) -> bool:
-    """Say whether a function belongs to an object that keeps its state where we cannot look."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    owner = getattr(function, "__self__", None)
-    if owner is None and not isinstance(function, (types.FunctionType, types.BuiltinFunctionType, type, np.ufunc)):
-        owner = function
-    plain = owner is None or isinstance(owner, (types.ModuleType, type, np.ufunc))
-    return not plain and not hasattr(owner, "__dict__") and not hasattr(type(owner), "__slots__")
-
-
-def _inside(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return what a value holds, with names where it has names for it."""
-    if isinstance(value, functools.partial):
-        return [("", value.func), *(("of its partial", each) for each in value.args), *value.keywords.items()]
-    if isinstance(value, types.MethodType):
-        return [("self", value.__self__), ("", value.__func__)]
-    if isinstance(value, (staticmethod, classmethod, property)):
-        return [("", getattr(value, "__func__", None) or getattr(value, "fget", None))]
-    if isinstance(value, types.FunctionType):
-        return [] if _is_of_a_library(value) else list(_inside_function(value))
-    if isinstance(value, (str, bytes, np.ndarray, torch.Tensor)) or _is_of_numbers(value):
-        return []
-    if isinstance(value, types.ModuleType):
-        inside = {} if value.__name__.partition(".")[0] in LIBRARIES else vars(value)
-        return [(name, each) for name, each in inside.items() if not name.startswith("__")]
-    if isinstance(value, Mapping):
-        return [(str(key), each) for key, each in list(value.items())[:MANY]]
-    if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
-        return [("", each) for each in list(value)[:MANY]]
-    if isinstance(value, torch.nn.Module):
-        return list(value.named_parameters())
-    if isinstance(value, type):
-        return [] if _is_of_a_library(value) else list(vars(value).items())
-    attributes = list(getattr(value, "__dict__", {}).items())
-    if _is_of_a_library(type(value)) and not isinstance(value, (types.SimpleNamespace, threading.local)):
-        return [(name, each) for name, each in attributes if isinstance(each, (np.ndarray, list, dict))]
-    classes = [each for each in type(value).__mro__ if not _is_of_a_library(each)]
-    names = [name for each in classes for name in _slots(each)]
-    slots = [(name, getattr(value, name, None)) for name in names if name not in ("__dict__", "__weakref__")]
-    return [*attributes, *slots, *(("", each) for each in classes)]
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _inside_function(function: types.FunctionType) -> Reached:
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
-    for name in _globals(function.__code__):
-        if name in function.__globals__:
-            yield name, function.__globals__[name]
-    yield from (("of its defaults", each) for each in function.__defaults__ or ())
-    yield from (function.__kwdefaults__ or {}).items()
-    yield from vars(function).items()
-
-
-def _is_of_a_library(value: Any) -> bool:
-    module = getattr(value, "__module__", None) or ""
-    return str(module).partition(".")[0] in LIBRARIES
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
-
-
-def _globals(code: types.CodeType) -> list[str]:
-    found = [
-        str(each.argval)
-        for inner in _codes(code)
-        for each in dis.get_instructions(inner)
-        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
-    ]
-    return list(dict.fromkeys(found))
-
-
 def _names(code: types.CodeType) -> Iterator[str]:
-    for inner in _codes(code):
+    for inner in code_objects(code):
         yield from inner.co_names

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..bridge.captured import reached
+from ..reached import reached
 from . import reading
 from .exam import Exam
 from .inputs import held_tensors

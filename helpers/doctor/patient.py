@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 
-from ..bridge.captured import reached
+from ..reached import reached
 from .diagnosis import Where
 from .trace import is_library
 

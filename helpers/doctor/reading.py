@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..bridge.captured import reached
+from ..reached import code_objects, reached
 from .diagnosis import Where
 from .trace import is_library
 
@@ -62,10 +62,8 @@ def unknown_names(function: Callable[..., Any]) -> list[str]:
     if not isinstance(function, types.FunctionType):
         return []
     known = function.__globals__
-    from ..bridge.captured import _codes
-
-    stored = {name for code in _codes(function.__code__) for name in (*code.co_varnames, *code.co_cellvars)}
-    used = [name for code in _codes(function.__code__) for name in _loaded(code)]
+    stored = {name for code in code_objects(function.__code__) for name in (*code.co_varnames, *code.co_cellvars)}
+    used = [name for code in code_objects(function.__code__) for name in _loaded(code)]
     return [
         name for name in dict.fromkeys(used) if name not in known and not hasattr(builtins, name) and name not in stored
     ]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..bridge.captured import LIBRARIES, reached
+from ..reached import LIBRARIES, reached
 from .trace import leave_modes, modes
 
 Undo = Callable[[], None]
