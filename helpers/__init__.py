@@ -7,14 +7,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import bars, bridge, checking, curves, descent, diagrams, doctor, listing, noise, plots, rosenbrock
-    from .bridge import ExternalFunction, MissingDerivative, WrongDerivative, differentiable
+    from . import (
+        bars,
+        bridge,
+        checking,
+        curves,
+        descent,
+        diagrams,
+        doctor,
+        listing,
+        noise,
+        plots,
+        rosenbrock,
+    )
+    from .bridge import ExternalFunction, FailedSamples, MissingDerivative, WrongDerivative, differentiable
     from .checking import check_gradient, check_noisy_gradient, dot_product_test, step_size_curve
     from .descent import Trajectory, descend, descend_with_gradient
     from .doctor import Diagnosis, Finding, diagnose
     from .exercises import check, hint, solution
     from .noise import GaussianFactor, NoisyPair, UniformFactor
     from .picture import Picture
+    from .pools import process_pool
     from .requirements import check_environment
 
 _MODULES = [
@@ -33,6 +46,7 @@ _MODULES = [
 _HOME = {
     "Diagnosis": "doctor",
     "ExternalFunction": "bridge",
+    "FailedSamples": "bridge",
     "Finding": "doctor",
     "GaussianFactor": "noise",
     "MissingDerivative": "bridge",
@@ -51,6 +65,7 @@ _HOME = {
     "differentiable": "bridge",
     "dot_product_test": "checking",
     "hint": "exercises",
+    "process_pool": "pools",
     "solution": "exercises",
     "step_size_curve": "checking",
 }
@@ -58,6 +73,7 @@ _HOME = {
 __all__ = [
     "Diagnosis",
     "ExternalFunction",
+    "FailedSamples",
     "Finding",
     "GaussianFactor",
     "MissingDerivative",
@@ -86,6 +102,7 @@ __all__ = [
     "listing",
     "noise",
     "plots",
+    "process_pool",
     "rosenbrock",
     "solution",
     "step_size_curve",

@@ -16,6 +16,8 @@ FLOORS = {
     "noise": 1,
     "reached": 1,  # what a function reaches: asked in the bridge, in workers and by the doctor
     "tasks": 1.5,  # what a worker process does for the bridge
+    "turns": 1,
+    "states": 1,
     "pools": 1,
     "progress": 1,
     "differences": 1,  # what a derivative is compared with, in the bridge and in checking
@@ -34,10 +36,11 @@ FLOORS = {
     "fields": 4,
     "many_runs": 4,
     "time_series": 4,
+    "timelines": 4,
     "explorer": 5,
     "exercises": 5,
 }
-DRAWING = {"plots", "bars", "curves", "diagrams", "fields", "many_runs", "time_series"}
+DRAWING = {"plots", "bars", "curves", "diagrams", "fields", "many_runs", "time_series", "timelines"}
 MAY_DRAW = {"picture", *DRAWING, "explorer", "exercises"}
 MAY_KNOW_ROSENBROCK = {"rosenbrock", "plots", "explorer", "exercises"}
 FILES = {path: path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in sorted(PACKAGE.rglob("*.py"))}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .state import keep
+from ..states import keep
 
 Tensor = torch.Tensor
 REAL = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})

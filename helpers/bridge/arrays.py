@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
 Tensor = torch.Tensor
@@ -94,3 +94,13 @@ def digest(tensors: Sequence[Tensor]) -> bytes:
     for tensor in tensors:
         mark.update(to_array(tensor).tobytes())
     return mark.digest()
+
+
+def real_dtype(dtype: DTypeLike) -> "np.dtype[np.generic]":
+    """Return the dtype that is meant; refuse one that holds no real numbers."""
+    if isinstance(dtype, torch.dtype):
+        dtype = str(dtype).removeprefix("torch.")
+    found = np.dtype(dtype)
+    if found.kind != "f":
+        raise TypeError(f"compute_dtype must be a real floating-point dtype, such as 'float64'; got {found}.")
+    return found

@@ -8,6 +8,7 @@ import torch
 from .arguments import Layout
 from .arrays import Array, numpy_dtype, to_array, to_tensor
 from .evaluation import Evaluation
+from .torch_state import is_plain
 
 if TYPE_CHECKING:
     from .external import ExternalFunction
@@ -42,7 +43,7 @@ class Call:
         The index of the noise.
     """
 
-    __slots__ = ("axes", "device", "draw", "dtype", "layout", "op", "pinned", "real", "seen")
+    __slots__ = ("axes", "device", "draw", "dtype", "layout", "op", "pinned", "real", "seen", "wants_gradient")
 
     def __init__(
         self,
@@ -59,6 +60,9 @@ class Call:
         for index in self.real[1:]:
             self.dtype = torch.promote_types(self.dtype, tensors[index].dtype)
         self.pinned: Evaluation | None = None
+        self.wants_gradient = op._workers is not None and (
+            not is_plain() or (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
+        )
         self.seen = Seen()
 
     def lifted(self, sample: bool) -> "Call":
@@ -89,7 +93,9 @@ class Call:
         """Solve."""
         op, noise = self.op, self.op._noise
         factors = None if noise is None else lambda shape: noise.factors(self.draw, shape)
-        evaluation = Evaluation(op, self.layout, arrays, self.real, self.axes, factors)
+        evaluation = Evaluation(
+            op, self.layout, arrays, self.real, self.axes, factors, with_gradient=self.wants_gradient
+        )
         self.seen.single = evaluation.single
         samples = sum(self.axes)
         inputs = [array.shape[len(self.axes) :] for array in arrays]

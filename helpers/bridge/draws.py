@@ -140,7 +140,10 @@ def noise_source(noise: Factor | None, rng: Seed | None, draws: Draws) -> NoiseS
             raise TypeError("rng= is the seed of the noise, and there is no noise=. Add noise=UniformFactor(0.5).")
         return None
     if isinstance(noise, type) or not callable(getattr(noise, "draw", None)):
-        raise TypeError(f"noise must be an object with a draw method, such as UniformFactor(0.5); got {noise!r}.")
+        raise TypeError(
+            f"noise must be a factor with a draw method, such as UniformFactor(0.5); got {noise!r}. Added noise, as "
+            "GaussianTerm draws it, goes with a NoisyPair."
+        )
     if draws not in ("independent", "evaluation", "step"):
         raise ValueError(f"draws must be 'independent', 'evaluation' or 'step'; got {draws!r}.")
     if not isinstance(rng, (int, np.integer, np.random.SeedSequence, np.random.Generator)) or isinstance(rng, bool):

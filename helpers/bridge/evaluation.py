@@ -15,19 +15,24 @@ For a function y = F(x) with Jacobian J, four linear maps are all that torch eve
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ..states import keep
 from .arguments import Layout
 from .arrays import Array, as_numbers
-from .errors import MissingDerivative
-from .state import keep
+from .errors import FailedSamples, MissingDerivative
+from .questions import all_of, current
+from .stacking import copied, flattened, joined, moved, moved_back, scaled, stack
+from .turn import NOBODYS_TURN
 
 if TYPE_CHECKING:
     from .external import ExternalFunction
 
 Arrays = Sequence[Array]
+Found = TypeVar("Found")
 READ_ONLY = re.compile(r"(assignment destination|array|buffer) is read-only")  # as NumPy says it
 
 
@@ -82,13 +87,35 @@ def fitting(op: "ExternalFunction", result: Any, like: Array, role: str, place: 
 class Sample:
     """The function solved at one point (or, if it is vectorised, at a whole batch in one call)."""
 
-    __slots__ = ("args", "aux", "inputs", "kwargs", "lead", "op", "outputs", "serial", "single", "state")
+    __slots__ = (
+        "args",
+        "aux",
+        "inputs",
+        "kwargs",
+        "lead",
+        "op",
+        "outputs",
+        "serial",
+        "single",
+        "state",
+        "with_gradient",
+    )
 
-    def __init__(self, op: "ExternalFunction", layout: Layout, arrays: Arrays, real: Sequence[int], lead: int) -> None:
+    def __init__(
+        self,
+        op: "ExternalFunction",
+        layout: Layout,
+        arrays: Arrays,
+        real: Sequence[int],
+        lead: int,
+        *,
+        with_gradient: bool = False,
+    ) -> None:
         self.args, self.kwargs = layout.fill(arrays)
-        self.op, self.lead = op, lead
+        self.op, self.lead, self.with_gradient = op, lead, with_gradient
         self.inputs = [arrays[index] for index in real]
-        with op._watch.solving(lambda: b"".join(each.tobytes() for each in self.inputs)) as self.serial:
+        watch = op._watch if current() is None else NOBODYS_TURN
+        with watch.solving(lambda: b"".join(each.tobytes() for each in self.inputs)) as self.serial:
             y, self.state, self.aux = self._solve()
             if self.serial:
                 y = keep(y)  # before another thread's solve writes into it
@@ -100,21 +127,20 @@ class Sample:
             self._check_finite(self.outputs, "value")
 
     def _solve(self) -> Any:
-        return self.op._forward(self.args, self.kwargs, self.inputs, self.lead)
+        return self.op._forward(self.args, self.kwargs, self.inputs, self.lead, self.with_gradient)
 
-    def _derivative(self, role: str, function: Callable[..., Any], *directions: Array) -> Any:
-        """Call the user's derivative at this point."""
+    def _derivative(self, role: str, *directions: Array) -> Any:
+        """Call the user's derivative at this point: "adjoint", "tangent" or "hvp"."""
         op = self.op
-        with op._watch.solved(self.serial, self._solve):
-            found = run(op, role, function, op._hand_out(self.state), *directions)
-            return keep(found) if op._watch.remembers else found
+        watch = op._watch if current() is None else NOBODYS_TURN
+        with watch.solved(self.serial, self._solve):
+            found = run(op, op._called(role), op._map(role), op._hand_out(self.state), *directions)
+            return keep(found) if watch.remembers else found
 
     def vjp(self, gs: Arrays, wanted: Sequence[bool] | None = None) -> list[Array | None]:
         """Return Jᵀ g for each input that is wanted, None for the others."""
         op = self.op
-        found = one_for_each(
-            op, self._derivative(op._called("adjoint"), op.adjoint, *gs), self.inputs, op._called("adjoint")
-        )
+        found = one_for_each(op, self._derivative("adjoint", *gs), self.inputs, op._called("adjoint"))
         return [
             self._fits(gradient, x, op._called("adjoint"), index) if wanted is None or wanted[index] else None
             for index, (gradient, x) in enumerate(zip(found, self.inputs, strict=True))
@@ -125,7 +151,7 @@ class Sample:
         op = self.op
         if not op._offers("tangent"):
             return self._jvp_by_adjoint(ts)
-        found = self._derivative(op._called("tangent"), op.tangent, *ts)
+        found = self._derivative("tangent", *ts)
         found = (found,) if self.single and not isinstance(found, tuple) else found
         if not isinstance(found, (tuple, list)) or len(found) != len(self.outputs):
             raise ValueError(f"{op.label}: its tangent must return one array for each of {len(self.outputs)} outputs.")
@@ -138,7 +164,7 @@ class Sample:
         op = self.op
         if not op._offers("hvp"):
             raise MissingDerivative(op._cure("hvp"))
-        found = one_for_each(op, self._derivative("hvp", op.hvp, *gs, *ts), self.inputs, "hvp")
+        found = one_for_each(op, self._derivative("hvp", *gs, *ts), self.inputs, "hvp")
         return [
             self._fits(product, x, "hvp", index) if wanted is None or wanted[index] else None
             for index, (product, x) in enumerate(zip(found, self.inputs, strict=True))
@@ -212,6 +238,8 @@ class Evaluation:
         The leading axes of ``arrays``, True for a sample axis and False for a probe axis.
     factors : pair of arrays, or None
         The noise of the value and of its derivatives, one factor a sample.
+    with_gradient : bool
+        Whether a gradient will be asked for, so that a worker can compute it together with the value.
     """
 
     __slots__ = ("aux", "factors", "inputs", "outputs", "samples", "shape", "single", "vectorized")
@@ -224,6 +252,8 @@ class Evaluation:
         real: Sequence[int],
         axes: tuple[bool, ...] = (),
         factors: Callable[[tuple[int, ...]], tuple[Array, Array]] | None = None,
+        *,
+        with_gradient: bool = False,
     ) -> None:
         if axes:
             point = tuple(slice(None) if sample else 0 for sample in axes)
@@ -238,16 +268,37 @@ class Evaluation:
             self.aux = self.samples[0].aux
         else:
             flat = [array.reshape(-1, *array.shape[depth:]) for array in arrays]
-            self.samples, rows = [], []
-            for i in range(math.prod(self.shape)):
-                self.samples.append(Sample(op, layout, [a[i] for a in flat], real, 0))
-                rows.append(_copied(self.samples[-1].outputs))
-            self.outputs = _stack(rows, self.shape, op.label) if rows else self._nothing(op, arrays, depth)
+
+            def solve(i: int) -> tuple[Sample, list[Array]]:
+                sample = Sample(op, layout, [a[i] for a in flat], real, 0, with_gradient=with_gradient)
+                return sample, copied(sample.outputs)
+
+            solved = self._each(op, solve, "forward", lambda found: found[1])
+            self.samples, rows = [sample for sample, _ in solved], [row for _, row in solved]
+            self.outputs = stack(rows, self.shape, op.label) if rows else self._nothing(op, arrays, depth)
             self.aux = [sample.aux for sample in self.samples]
         self.single = self.samples[0].single if self.samples else True
         self.factors = factors(self.shape) if factors else None
         if self.factors:
-            self.outputs = [_scaled(y, self.factors[0]) for y in self.outputs]
+            self.outputs = [scaled(y, self.factors[0]) for y in self.outputs]
+
+    def _each(
+        self, op: "ExternalFunction", job: Callable[[int], Found], what: str, plain: Callable[[Found], Any]
+    ) -> list[Found]:
+        """Return what a job gives for each sample; computed by the op's workers, if it has some."""
+        count = math.prod(self.shape)
+        if op._workers is None:
+            return [job(index) for index in range(count)]
+        try:
+            return op._workers.each(job, count, what, self._place)
+        except FailedSamples as error:
+            error.samples = {self._place(index): each for index, each in error.samples.items()}
+            error.results = {self._place(index): plain(found) for index, found in error.results.items()}
+            raise
+
+    def _place(self, index: int) -> int | tuple[int, ...]:
+        """Return a sample's place in the batch."""
+        return index if len(self.shape) == 1 else tuple(map(int, np.unravel_index(index, self.shape)))
 
     def _nothing(self, op: "ExternalFunction", arrays: Arrays, depth: int) -> list[Array]:
         """Return the outputs of a batch without samples."""
@@ -274,15 +325,15 @@ class Evaluation:
         """Return one of the four linear maps: ``kind`` is "vjp", "jvp", "hvp" or "bend"."""
         if not axes:
             results = getattr(self.samples[0], kind)(*groups, **options)
-            return results if self.factors is None else [_scaled(each, self.factors[1]) for each in results]
+            return results if self.factors is None else [scaled(each, self.factors[1]) for each in results]
         if not self.samples:
             return [np.zeros_like(each) for each in (self.outputs if kind in ("jvp", "bend") else self.inputs)]
         order = sorted(range(len(axes)), key=axes.__getitem__)  # probe axes first; sorted keeps the order within a kind
-        groups = tuple([_moved(array, order) for array in group] for group in groups)
+        groups = tuple([moved(array, order) for array in group] for group in groups)
         probes = groups[-1][0].shape[: axes.count(False)]
         rows = self._at_each_sample(kind, groups, list(np.ndindex(probes)), options)
         return [
-            None if first is None else _moved_back(_joined(rows, place, probes), order)
+            None if first is None else moved_back(joined(rows, place, probes), order)
             for place, first in enumerate(rows[0])
         ]
 
@@ -294,64 +345,26 @@ class Evaluation:
         if self.vectorized or not depth:
             (sample,) = self.samples
             rows = [
-                _copied(getattr(sample, kind)(*([each[probe] for each in group] for group in groups), **options))
+                copied(getattr(sample, kind)(*([each[probe] for each in group] for group in groups), **options))
                 for probe in probes
             ]
         else:
-            flat = [[_flattened(each, len(probes[0]), depth) for each in group] for group in groups]
-            table = []
-            for i, sample in enumerate(self.samples):
+            flat = [[flattened(each, len(probes[0]), depth) for each in group] for group in groups]
+
+            def differentiate(i: int) -> list[list[Any]]:
                 at = [[[each[(*probe, i)] for each in group] for group in flat] for probe in probes]
-                table.append([_copied(getattr(sample, kind)(*directions, **options)) for directions in at])
-            rows = [_stack([of_sample[p] for of_sample in table], self.shape, "") for p in range(len(probes))]
+                linear_map = partial(getattr(self.samples[i], kind), **options)
+                return [copied(found) for found in all_of([partial(linear_map, *directions) for directions in at])]
+
+            op, count = self.samples[0].op, len(self.samples)
+            if all(op._knows(sample.state, kind) for sample in self.samples):
+                table = [differentiate(index) for index in range(count)]
+            else:
+                table = self._each(op, differentiate, kind, lambda found: found[0])
+            rows = [stack([of_sample[p] for of_sample in table], self.shape, "") for p in range(len(probes))]
         if self.factors is None:
             return rows
-        return [[_scaled(each, self.factors[1]) for each in row] for row in rows]
-
-
-def _flattened(array: Array, probes: int, depth: int) -> Array:
-    """Return an array with all its sample axes, which stand after the probe axes, made one."""
-    return array.reshape(*array.shape[:probes], -1, *array.shape[probes + depth :])
-
-
-def _joined(rows: list[list[Any]], place: int, probes: tuple[int, ...]) -> Array:
-    stacked = np.stack([row[place] for row in rows])
-    return stacked.reshape(probes + stacked.shape[1:])
-
-
-def _copied(arrays: Sequence[Array | None]) -> list[Any]:
-    """Return the arrays as they are now: the solver may hand out the same ones for the next sample."""
-    return [None if array is None else np.array(array) for array in arrays]
-
-
-def _stack(rows: Sequence[Sequence[Array | None]], shape: tuple[int, ...], name: str) -> list[Any]:
-    stacked: list[Any] = []
-    for place, first in enumerate(rows[0]):
-        if first is None:
-            stacked.append(None)
-            continue
-        column = [row[place] for row in rows]
-        shapes = {each.shape for each in column if each is not None}
-        if len(shapes) > 1:
-            raise ValueError(f"{name}: the samples of a batch gave outputs of different shapes: {sorted(shapes)}.")
-        stacked.append(np.stack(column).reshape(shape + first.shape))  # type: ignore[arg-type]
-    return stacked
-
-
-def _scaled(array: Array | None, factor: Array) -> Any:
-    if array is None:
-        return None
-    return array * factor.reshape(factor.shape + (1,) * (array.ndim - factor.ndim))
-
-
-def _moved(array: Array, order: Sequence[int]) -> Array:
-    rest = range(len(order), array.ndim)
-    return np.transpose(array, [*order, *rest])
-
-
-def _moved_back(array: Array, order: Sequence[int]) -> Array:
-    rest = range(len(order), array.ndim)
-    return np.transpose(array, [*np.argsort(order), *rest])
+        return [[scaled(each, self.factors[1]) for each in row] for row in rows]
 
 
 def _read_only(array: Array) -> Array:

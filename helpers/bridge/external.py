@@ -2,6 +2,8 @@
 
 import abc
 import copy
+from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -9,8 +11,9 @@ import torch
 from numpy.typing import DTypeLike
 
 from ..noise import Draws, Factor
+from ..states import hand_out, keep
 from .arguments import Layout, in_order, layout_in_order, split
-from .arrays import Array, digest
+from .arrays import Array, digest, real_dtype
 from .batches import Signature, to_batch
 from .call import Call
 from .captured import look_at
@@ -18,12 +21,14 @@ from .compiled import call_compiled, register
 from .draws import NoiseSource, Seed, noise_source
 from .eager import Several
 from .evaluation import run
+from .executors import workers_of
 from .first_use import verify
+from .questions import current
 from .shapes import OutputShapes
-from .state import hand_out, keep
 from .torch_state import is_plain, is_recording
 from .transforms import Value
 from .turn import Watch
+from .workers import Traffic, Workers
 
 Tensor = torch.Tensor
 
@@ -57,7 +62,8 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
     ``hvp(self, state, *g, *t) -> products`` (optional)
         The derivative of the adjoint along ``t``, for second derivatives.
 
-    Options: attributes of the class, or set in ``__init__``. See :func:`differentiable` for what each does.
+    Options: attributes of the class, or set in ``__init__`` (an executor always there: a class travels to workers).
+    See :func:`differentiable` for what each does.
     An instance cannot be changed after its ``__init__``: a state kept on it would be that of the latest solve. If
     ``forward`` changes an object that the adjoint reads, such as a solver of yours, it is called again where another
     call came between. A solve that you call yourself, and state that compiled code keeps, cannot be seen.
@@ -99,8 +105,12 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
     draws: Draws = "evaluation"
     out_shape: Any = None
     name: str | None = None
+    executor: Executor | None = None
+    state: Literal["travel", "recompute"] = "travel"
+    timeout: float | None = None
 
     _closed: ClassVar[bool] = False
+    _has_state: ClassVar[bool] = True
     _noise: NoiseSource | None
     _number: str
     _own: dict[str, Any]
@@ -109,6 +119,7 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
     _signature: Signature | None
     _unused: bool
     _watch: Watch
+    _workers: Workers | None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output and the state."""
@@ -219,6 +230,13 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         return ops
 
     @property
+    def traffic(self) -> Traffic:
+        """What travelled to the workers of ``executor=`` and back for the latest map; ValueError without workers."""
+        if self._workers is None:
+            raise ValueError(f"{self.label} has no executor=, so nothing travels.")
+        return self._workers.traffic
+
+    @property
     def _solver(self) -> Any:
         return self.forward
 
@@ -241,14 +259,15 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         if self.check not in (None, "first"):
             raise ValueError(f'{self.label}: check must be None or "first"; got {self.check!r}.')
         own = self.__dict__
-        own["_own"] = {**own}
+        own["_own"] = {key: value for key, value in own.items() if key != "executor"}
         own["_watch"] = Watch(*self._watched())
         own["_noise"] = noise_source(self.noise, self.rng, self.draws)
         own["_signature"] = None if self.signature is None else Signature.parse(self.signature)
-        own["_numpy_dtype"] = None if self.compute_dtype is None else _real_dtype(self.compute_dtype)
+        own["_numpy_dtype"] = None if self.compute_dtype is None else real_dtype(self.compute_dtype)
         own["_unused"] = True
         own["_number"] = register(self)
         own["_shapes"] = OutputShapes(self.label, self.out_shape, self._signature, self._default_shapes())
+        own["_workers"] = workers_of(self)
         own["_closed"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -260,29 +279,60 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_number", "_unused", "_closed")}
+        here = ("_number", "_unused", "_closed", "_workers", "executor")  # an executor does not travel
+        return {key: value for key, value in self.__dict__.items() if key not in here}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__dict__.update(_unused=True, _number=register(self), _closed=True)
+        self.__dict__.update(state, _unused=True, _number=register(self), _workers=None, _closed=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         new = type(self).__new__(type(self))
         memo[id(self)] = new
-        new.__setstate__({key: copy.deepcopy(value, memo) for key, value in self.__getstate__().items()})
+        return self._dressed(new, {key: copy.deepcopy(value, memo) for key, value in self.__getstate__().items()})
+
+    def __copy__(self) -> Self:
+        return self._dressed(type(self).__new__(type(self)), self.__getstate__())
+
+    def _dressed(self, new: Self, state: dict[str, Any]) -> Self:
+        """Give a copy its state, and the executor of this one."""
+        new.__setstate__(state)
+        if self._workers is not None:
+            new.__dict__["executor"] = self.executor
+            new.__dict__["_workers"] = workers_of(new)
         return new
 
-    def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int) -> Any:
+    def _forward(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int, with_gradient: bool
+    ) -> Any:
         """Return the output, the state and aux."""
-        found = run(self, "forward", self.forward, *args, **kwargs)
+        found = run(self, "forward", self._map("forward"), *args, **kwargs)
         wanted = 2 + self.aux
         if not isinstance(found, tuple) or len(found) != wanted:
-            parts = "(y, state, aux)" if self.aux else "(y, state)"
-            raise TypeError(f"{self.label}: its forward must return {parts}; it returned {_kind(found)}.")
+            got = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            raise TypeError(f"{self.label}: its forward must return (y, state{', aux' * self.aux}); it returned {got}.")
         return found[0], keep(found[1]), keep(found[2]) if self.aux else None
+
+    def _map(self, role: str) -> Callable[..., Any]:
+        """Return what computes a role: a method of the user's, or the way to ask a worker for it."""
+        questions = current()
+        if questions is None:
+            return self._method(role)
+        return lambda *args, **kwargs: questions.ask((role, args, kwargs))[0]
+
+    def _method(self, role: str) -> Callable[..., Any]:
+        return getattr(self, role)  # type: ignore[no-any-return]
+
+    def _shipped(self) -> dict[str, Callable[..., Any]]:
+        """Return the functions that workers need."""
+        roles = ["forward", "adjoint", *(role for role in ("tangent", "hvp") if self._offers(role))]
+        return {role: self._method(role) for role in roles}
 
     def _hand_out(self, state: Any) -> Any:
         return hand_out(state)
+
+    def _knows(self, state: Any, kind: str) -> bool:
+        """Say whether a linear map needs no function of the user's: the solve has brought the derivative."""
+        return False
 
     def _offers(self, what: str) -> bool:
         return getattr(type(self), what) is not getattr(ExternalFunction, what)
@@ -348,16 +398,3 @@ class ExternalFunction(metaclass=_ReadyWhenBuilt):
                 )
             verify(self, call.layout, tensors, len(call.axes))
         self.__dict__["_unused"] = False
-
-
-def _real_dtype(dtype: DTypeLike) -> "np.dtype[np.generic]":
-    if isinstance(dtype, torch.dtype):
-        dtype = str(dtype).removeprefix("torch.")
-    found = np.dtype(dtype)
-    if found.kind != "f":
-        raise TypeError(f"compute_dtype must be a real floating-point dtype, such as 'float64'; got {found}.")
-    return found
-
-
-def _kind(found: object) -> str:
-    return f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__

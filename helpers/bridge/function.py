@@ -1,5 +1,6 @@
 """`differentiable`: the short form, for a function whose derivatives need nothing but its arguments."""
 
+from concurrent.futures import Executor
 from typing import Any, Literal
 
 from numpy.typing import DTypeLike
@@ -7,6 +8,7 @@ from numpy.typing import DTypeLike
 from ..noise import Draws, Factor, NoisyPair
 from .draws import Seed
 from .function_op import Function, FunctionOp
+from .solver_op import SolverOp, is_solver
 
 
 def differentiable(
@@ -29,18 +31,24 @@ def differentiable(
     draws: Draws = "evaluation",
     out_shape: Any = None,
     name: str | None = None,
+    executor: Executor | None = None,
+    state: Literal["travel", "recompute"] = "travel",
+    timeout: float | None = None,
 ) -> Any:
     r"""Make an operation of torch from a NumPy function and its derivative.
 
     The result takes tensors, and behaves as torch's own operations do: ``backward``, ``torch.func``, forward mode,
     ``vmap``, checkpoints, ``torch.compile``. dtype and device follow the input. A solver whose adjoint needs what the
-    solve has computed is an :class:`ExternalFunction`.
+    solve has computed is given as an object, or written as an :class:`ExternalFunction`.
 
     Parameters
     ----------
     fun : callable
         NumPy code. Tensors in the call arrive as read-only arrays; other arguments arrive as they are (arrays as
         read-only copies). It returns a number or an array; with ``vjp`` or ``jac`` also a tuple, for several outputs.
+        Or, without any derivative below, a *solver*: an object with the methods ``forward(x, ...) -> (y, state)`` and
+        ``adjoint(state, g) -> gradient``, perhaps ``tangent`` and ``hvp``; :class:`ExternalFunction` says what each
+        does. It knows nothing of torch, so a worker process can have it without torch.
     grad : callable, (x, ...) -> gradient
         For a ``fun`` that returns one number. It is called with the same arguments, and returns an array of the shape
         of x. For several tensors of real numbers it returns a tuple with one entry for each, in the order of the
@@ -86,6 +94,18 @@ def differentiable(
         The shape of the output. Only ``torch.compile`` asks for it, of an operation that it meets uncalled.
     name : str
         The name in messages; the name of ``fun`` by default.
+    executor : concurrent.futures.Executor
+        Compute the samples of a batch at the same time: threads, :func:`helpers.process_pool`, loky's
+        ``get_reusable_executor()``, Dask's ``client.get_executor()``, ``mpi4py.futures.MPIPoolExecutor``. It needs
+        ``batch="loop"``. One map over the batch computes the values, and another one the derivatives, inside one
+        backward; a function of one number and its gradient are computed in one task. Results do not depend on the
+        number of workers. Processes import the functions, so these stand in a module, and globals of that module have
+        the values of the import. ``traffic`` says what travelled.
+    state : {"travel", "recompute"}
+        Whether the state of a solver comes back from its worker and goes out again with the adjoint (then it must be
+        picklable), or the adjoint's worker solves once more. Threads share it.
+    timeout : float
+        How many seconds to wait for the next sample to be done; without end by default.
 
     Returns
     -------
@@ -100,6 +120,8 @@ def differentiable(
         reason; what the functions raise comes through unchanged, with a note.
     MissingDerivative
         When it is used: if a derivative is asked for that was not given.
+    FailedSamples
+        When it is used with an executor: if samples fail. It holds the error of each, and the results of the others.
 
     Examples
     --------
@@ -151,7 +173,12 @@ def differentiable(
         "draws": draws,
         "out_shape": out_shape,
         "name": name,
+        "executor": executor,
+        "state": state,
+        "timeout": timeout,
     }
+    if fun is not None and not derivatives and is_solver(fun):
+        return SolverOp(fun, options)
     _check_functions(fun, derivatives)
     if fun is None and value_and_grad is None:
         return lambda function: differentiable(function, **derivatives, **options)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 Its state is the :class:`Point` where the function was computed; the derivatives are called with the same arguments.
 """
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -11,11 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..states import keep
 from .arrays import Array, as_numbers
 from .eager import DTYPES, apply_one
 from .evaluation import Evaluation, explain, fitting, one_for_each, run
 from .external import ExternalFunction
-from .state import keep
+from .questions import current
 from .torch_state import is_ordinary
 
 Function = Callable[..., Any]
@@ -36,6 +38,7 @@ class Point:
 class FunctionOp(ExternalFunction):
     """What :func:`differentiable` returns: an ExternalFunction made of functions."""
 
+    _has_state = False
     _direct: bool
     _may_be_direct: bool
 
@@ -62,9 +65,11 @@ class FunctionOp(ExternalFunction):
     def _solver(self) -> Any:
         return self._main
 
-    def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int) -> Any:
+    def _forward(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Array], lead: int, with_gradient: bool
+    ) -> Any:
         point = Point(args, kwargs, inputs, lead)
-        found = run(self, self._called("forward"), self._main, *args, **kwargs)
+        found, *derivative = self._solved(point, with_gradient and self._kind in ("grad", "jac"))
         if self._kind == "value_and_grad":
             found, point.gradient = self._pair(found, "(value, gradient)")
         y, aux = self._pair(found, "(value, aux)") if self.aux else (found, None)
@@ -78,8 +83,32 @@ class FunctionOp(ExternalFunction):
                 for each in gradients
             )
         elif self._kind == "jac":
-            point.outputs = [np.asarray(each) for each in (y if isinstance(y, tuple) else (y,))]
+            point.outputs = [np.array(each) for each in (y if isinstance(y, tuple) else (y,))]
+        with contextlib.suppress(Exception):  # what is wrong with a derivative is told when one is asked for
+            if derivative and self._kind == "jac":
+                point.jacobian = self._matrices(point, *derivative)
+            elif derivative:
+                point.gradient = keep(list(self._one_for_each(point, *derivative)))
         return y, point, aux
+
+    def _solved(self, point: Point, with_derivative: bool) -> list[Any]:
+        """Return the value at a point; with the derivative, if that is wanted in the same task and succeeds."""
+        questions = current()
+        if questions is not None:
+            roles = ["forward", self._kind] if with_derivative else ["forward"]
+            return questions.ask(*((role, point.args, point.kwargs) for role in roles), needed=1)
+        found = [run(self, self._called("forward"), self._main, *point.args, **point.kwargs)]
+        with contextlib.suppress(Exception):
+            if with_derivative:
+                found.append(self._derivatives[self._kind](*point.args, **point.kwargs))
+        return found
+
+    def _at(self, point: Point, role: str, *directions: Array) -> Any:
+        """Return a derivative of the user's at a point, computed here or by a worker."""
+        questions, args = current(), (*point.args, *directions)
+        if questions is None:
+            return self._derivatives[role](*args, **point.kwargs)
+        return questions.ask((role, args, point.kwargs), solve=("forward", point.args, point.kwargs))[0]
 
     def _value_at(self, x: Array) -> tuple[Any, Array | None]:
         """Return the number at one array, and the gradient if it comes with it."""
@@ -122,7 +151,7 @@ class FunctionOp(ExternalFunction):
     def adjoint(self, point: Point, *gs: Array) -> Any:
         """Return the transposed Jacobian times g."""
         if self._kind == "vjp":
-            return self._derivatives["vjp"](*point.args, *gs, **point.kwargs)
+            return self._at(point, "vjp", *gs)
         if self._kind == "jac":
             rows = self._jacobian(point)
             flat = [_flat(g, point.lead)[..., np.newaxis, :] for g in gs]
@@ -136,7 +165,7 @@ class FunctionOp(ExternalFunction):
     def tangent(self, point: Point, *ts: Array) -> Any:
         """Return the Jacobian times t."""
         if self._kind == "vjp":
-            return self._derivatives["jvp"](*point.args, *ts, **point.kwargs)
+            return self._at(point, "jvp", *ts)
         if self._kind == "jac":
             flat = [_flat(t, point.lead)[..., np.newaxis] for t in ts]
             return tuple(
@@ -154,11 +183,10 @@ class FunctionOp(ExternalFunction):
 
     def hvp(self, point: Point, *gs_and_ts: Array) -> Any:
         """Return the derivative of the adjoint along t."""
-        function = self._derivatives["hvp"]
         if self._kind in ("vjp", "jac"):
-            return function(*point.args, *gs_and_ts, **point.kwargs)
+            return self._at(point, "hvp", *gs_and_ts)
         g, *ts = gs_and_ts
-        found = function(*point.args, *ts, **point.kwargs)
+        found = self._at(point, "hvp", *ts)
         products = one_for_each(self, found, point.inputs, "hvp")
         return tuple(
             None if each is None else _times(g, as_numbers(each, f"{self.label}: its hvp")) for each in products
@@ -169,7 +197,13 @@ class FunctionOp(ExternalFunction):
         if point.gradient is not None:
             gradients: Sequence[Any] = point.gradient
             return gradients
-        found = self._derivatives["grad"](*point.args, **point.kwargs)
+        found = self._one_for_each(point, self._at(point, "grad"))
+        if current() is not None:
+            point.gradient = keep(list(found))  # the next one that asks need not send for it
+        return found
+
+    def _one_for_each(self, point: Point, found: Any) -> Sequence[Any]:
+        """Return what grad gave as one array or None for each real input."""
         if type(found) is np.ndarray and len(point.inputs) == 1:
             return (found,)
         gradients = one_for_each(self, found, point.inputs, "grad")
@@ -178,18 +212,21 @@ class FunctionOp(ExternalFunction):
     def _jacobian(self, point: Point) -> list[list[Array]]:
         """Return the Jacobian as matrices, one for each output and input; computed once a point."""
         if point.jacobian is None:
-            found = self._derivatives["jac"](*point.args, **point.kwargs)
-            rows = found if isinstance(found, tuple) and len(point.outputs) > 1 else (found,)
-            if len(rows) != len(point.outputs):
-                raise ValueError(f"{self.label}: its jac must return one row for each of {len(point.outputs)} outputs.")
-            point.jacobian = [
-                [
-                    self._matrix(block, y, x, point.lead)
-                    for block, x in zip(one_for_each(self, row, point.inputs, "jac"), point.inputs, strict=True)
-                ]
-                for row, y in zip(rows, point.outputs, strict=True)
-            ]
+            point.jacobian = self._matrices(point, self._at(point, "jac"))
         return point.jacobian
+
+    def _matrices(self, point: Point, found: Any) -> list[list[Array]]:
+        """Return what jac gave as matrices, one for each output and input."""
+        rows = found if isinstance(found, tuple) and len(point.outputs) > 1 else (found,)
+        if len(rows) != len(point.outputs):
+            raise ValueError(f"{self.label}: its jac must return one row for each of {len(point.outputs)} outputs.")
+        return [
+            [
+                self._matrix(block, y, x, point.lead)
+                for block, x in zip(one_for_each(self, row, point.inputs, "jac"), point.inputs, strict=True)
+            ]
+            for row, y in zip(rows, point.outputs, strict=True)
+        ]
 
     def _matrix(self, block: Any, y: Array, x: Array, lead: int) -> Array:
         jacobian = as_numbers(block, f"{self.label}: its jac")
@@ -217,8 +254,18 @@ class FunctionOp(ExternalFunction):
             raise TypeError(f"{self.label} must return {form}; it returned {type(found).__name__}.")
         return found
 
+    def _map(self, role: str) -> Function:
+        return self._method(role)  # it asks by itself, for the user's functions
+
+    def _shipped(self) -> dict[str, Function]:
+        derivatives = {role: function for role, function in self._derivatives.items() if role != "value_and_grad"}
+        return {"forward": self._main, **derivatives}
+
     def _hand_out(self, state: Any) -> Any:
         return state
+
+    def _knows(self, point: Point, kind: str) -> bool:
+        return kind in ("vjp", "jvp") and (point.gradient is not None or point.jacobian is not None)
 
     def _offers(self, what: str) -> bool:
         if what == "hvp":

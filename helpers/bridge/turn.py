@@ -9,19 +9,14 @@ What compiled code keeps to itself cannot be seen; an object of compiled code is
 """
 
 import contextlib
-import itertools
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .. import turns
 from ..reached import fingerprint, is_method_of_compiled_code
 
 LOOKS = 3
 LOOKS_AT_ONE_POINT = 8
-
-_lock = threading.RLock()  # one for all: ops may share what they remember
-_serials = itertools.count(1)
-_latest = [0]
 
 
 class Watch:
@@ -52,14 +47,14 @@ class Watch:
         if self.is_quiet:
             yield 0
             return
-        with _lock:
+        with turns.lock:
             if not self.is_quiet:  # another thread may have looked meanwhile
                 yield from self._alone(point)
                 return
         yield 0
 
     def _alone(self, point: Callable[[], bytes]) -> Iterator[int]:
-        serial = _latest[0] = next(_serials)
+        serial = turns.begin()
         if not self.looks:
             yield serial
             return
@@ -81,11 +76,11 @@ class Watch:
         if not self.remembers:
             yield
             return
-        with _lock:
-            if _latest[0] != serial:
-                _latest[0] = next(_serials)  # if the solver fails half-way, it is nowhere
+        with turns.lock:
+            if not turns.is_latest(serial):
+                turns.begin()  # if the solver fails half-way, it is nowhere
                 solve_again()
-                _latest[0] = serial
+                turns.give_back(serial)
             yield
 
     def _prints(self) -> tuple[bytes, bytes]:
