@@ -27,8 +27,9 @@ def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
     -------
     ProcessPoolExecutor
         Use it in a ``with`` block, or call its ``shutdown()``. The processes start with the first task. They import
-        the functions that they get, so these must stand in a module, not in a notebook; and a program that makes a
-        pool must begin with ``if __name__ == "__main__":``.
+        the functions that they get, so these must stand in a module, not in a notebook. They import the main program,
+        too: what it does belongs under ``if __name__ == "__main__":``, and so does ``import torch``, which would take
+        each of them seconds and some 300 MB.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -56,8 +57,8 @@ def test_one_sample_raises(executor, pools):
     op = number(functions.fails_at_negative, pools(executor), functions.gradient_fails_at_negative)
     error = failed(op, batch(2))
     assert list(error.samples) == [2]
-    (its_own,) = error.exceptions
-    assert its_own is error.samples[2]
+    its_own = error.samples[2]
+    assert error.__cause__ is its_own
     assert type(its_own) is np.linalg.LinAlgError
     assert str(its_own) == "x[0] = -1 is negative"
     assert "fails_at_negative" in str(its_own.__notes__)
@@ -74,7 +75,7 @@ def test_several_samples_raise_in_a_batch_of_two_axes(executor, pools):
     op = number(functions.fails_at_negative, pools(executor), functions.gradient_fails_at_negative)
     error = failed(op, batch(1, 3, 4, 5, count=6).reshape(2, 3, 3))
     assert list(error.samples) == [(0, 1), (1, 0), (1, 1), (1, 2)]  # in their order
-    assert list(error.exceptions) == list(error.samples.values())
+    assert error.__cause__ is error.samples[0, 1]
     assert set(error.results) == {(0, 0), (0, 2)}
     assert "4 of 6" in str(error)
     assert "(0, 1), (1, 0), (1, 1) and 1 more" in str(error)
@@ -93,16 +94,6 @@ def test_a_derivative_of_one_sample_raises(executor, pools):
     assert set(error.results) == {0, 2, 3}
     assert all(np.allclose(error.results[i][0], slope[i]) for i in error.results)
     op(batch().requires_grad_()).sum().backward()  # it can be used again
-
-
-def test_except_star_and_split_find_the_errors(pools):
-    op = number(functions.fails_at_negative, pools("threads"))
-    found = []
-    try:
-        op(batch(0, 1))
-    except* np.linalg.LinAlgError as group:
-        found = list(group.exceptions)
-    assert len(found) == 2
 
 
 @pytest.mark.parametrize("executor", [None, *EVERY])
@@ -145,8 +136,7 @@ def test_results_that_cannot_travel(fun, said, pools):
     error = failed(number(fun, pools("process_pool"), aux=True), batch(1))
     assert list(error.samples) == [1]
     assert set(error.results) == {0, 2, 3}
-    with pytest.raises(ExceptionGroup, match=said):
-        raise error
+    assert re.search(said, str(error))
 
 
 def test_a_generator_is_no_result_and_is_named(pools):
@@ -185,8 +175,8 @@ def test_an_argument_that_cannot_travel(pools):
     with pytest.raises(TypeError, match="argument cannot be sent to a worker"):
         op(batch(), threading.Lock())
     error = failed(op, batch(), functions.KeptAtHome())
-    assert "way to the worker" in str(error.exceptions[0].__notes__)
-    assert "inside the its" not in str(error.exceptions[0].__notes__)
+    assert "way to the worker" in str(error.samples[0].__notes__)
+    assert "inside the its" not in str(error.samples[0].__notes__)
 
 
 @pytest.mark.parametrize("executor", EVERY)

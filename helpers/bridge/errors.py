@@ -1,7 +1,7 @@
 """What the bridge raises on its own account."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any
 
 
 class MissingDerivative(RuntimeError):
@@ -12,8 +12,10 @@ class WrongDerivative(ValueError):
     """A derivative does not agree with finite differences of what it is said to be the derivative of."""
 
 
-class FailedSamples(ExceptionGroup[Exception]):
+class FailedSamples(RuntimeError):
     """Some samples of a batch that an executor computed have failed; the others have not.
+
+    The first of the errors is its ``__cause__``. (It is no ExceptionGroup: Jupyter shows those as plain text only.)
 
     Attributes
     ----------
@@ -26,12 +28,6 @@ class FailedSamples(ExceptionGroup[Exception]):
     samples: Mapping[Any, Exception]
     results: Mapping[Any, Any]
 
-    def __new__(cls, message: str, exceptions: Sequence[Exception]) -> Self:
-        """Make the group; the bridge adds what belongs to which sample."""
-        group = super().__new__(cls, message, exceptions)
-        group.samples, group.results = {}, {}
-        return group
-
-    def derive(self, exceptions: Sequence[Exception]) -> ExceptionGroup[Exception]:  # type: ignore[override]
-        """Return a part of the group, as ``except*`` and ``split`` ask for it."""
-        return ExceptionGroup(self.message, exceptions)
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.samples, self.results = {}, {}

@@ -121,7 +121,15 @@ class _Line:
 
     def slopes(self, number: Callable[[Evaluation], float]) -> list[Slope]:
         """Return central differences of a number with each of the steps, and how far rounding may shift them."""
-        return differences.slopes(lambda h: number(self.solve(h)), STEPS, float(np.finfo(self.dtype).eps))
+
+        def along(h: float) -> float:
+            try:
+                where = self.solve(h)
+            except Exception as error:  # whatever the solver raises outside its domain: this step is left out
+                raise ArithmeticError from error
+            return number(where)
+
+        return differences.slopes(along, STEPS, float(np.finfo(self.dtype).eps))
 
     def _cast(self, array: Array) -> Array:
         return np.array(array, self.dtype)

@@ -141,6 +141,8 @@ class Remote(Workers):
         error.__cause__ = WorkerTraceback(f"in the worker:\n{failure.traceback}")
         if failure.role == UNPACKING:
             error.add_note(f"Raised on the way to the worker, where it unpacked what {self.op.label} needs.")
+            if isinstance(error, ImportError):
+                error.add_note("A worker looks for modules where this process looked when the worker started.")
             return error
         try:
             explain(self.op, self.op._called(failure.role), error)

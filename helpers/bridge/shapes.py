@@ -71,6 +71,12 @@ class OutputShapes:
     def _of_signature(self, inputs: Sequence[Shape]) -> list[Shape] | None:
         if self.signature is None:
             return None
+        for names, shape in zip(self.signature.inputs, inputs, strict=False):
+            if len(names) != len(shape):
+                raise ValueError(
+                    f"{self.label}: signature {self.signature.text!r} is that of one sample, and an input has shape "
+                    f'{tuple(shape)}. For many samples at once add batch="loop" (or "vectorized").'
+                )
         sizes = {
             name: size
             for names, shape in zip(self.signature.inputs, inputs, strict=True)

@@ -175,8 +175,8 @@ class Workers:
         said += ["And others."] if len(alike) > SHOWN else []
         said += ["See .results for what the others gave."] if results else []
         head = f"{self.op.label}: the {what} of {len(failures)} of {count} samples failed."
-        error = FailedSamples(" ".join([head, *said]), list(failures.values()))
-        error.samples, error.results = dict(failures), dict(results)
+        error = FailedSamples(" ".join([head, *said]))
+        error.samples, error.results, error.__cause__ = dict(failures), dict(results), first
         return error
 
 
