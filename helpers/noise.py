@@ -3,6 +3,9 @@
 The question's noise multiplies: ``f(x) * U(0.5, 1.5)`` and ``jac(x) * U(0.5, 1.5)``. Its mean is 1, so the noisy
 gradient is right on average, and both vanish where the noiseless ones do.
 
+Noise may also be *added*. :class:`GaussianTerm` adds a random linear function: ``f(x) + sd * ξ @ x``, with the
+gradient ``jac(x) + sd * ξ``. It is right on average too, and does not vanish at the optimum.
+
 A :class:`NoisyPair` also says *which draws belong together*, and that matters as much as their size:
 
 ============== =========================================================================================
@@ -17,7 +20,7 @@ A :class:`NoisyPair` also says *which draws belong together*, and that matters a
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -98,8 +101,51 @@ class GaussianFactor:
         return np.asarray(rng.normal(1.0, self.sd, shape))
 
 
+class Term(Protocol):
+    """A random slope with mean 0, added to a gradient. Any object with such a ``slope`` serves."""
+
+    def slope(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Return slopes of the given shape."""
+
+
+@dataclass(frozen=True)
+class GaussianTerm:
+    """Add a random linear function, sd ξ @ x with ξ from N(0, 1), to the value, and its slope sd ξ to the gradient.
+
+    So with one ξ for both, the noisy gradient is the gradient of the noisy value. Its spread is the same everywhere.
+
+    Parameters
+    ----------
+    sd : float, 0 or more
+        The standard deviation of each entry of the gradient. That of the value is sd times the length of x.
+
+    Raises
+    ------
+    ValueError
+        If ``sd`` is negative, NaN or Inf.
+
+    Examples
+    --------
+    >>> noisy = NoisyPair(lambda x: x @ x, lambda x: 2 * x, GaussianTerm(0.1), seed=0, draws="evaluation")
+    >>> x = np.array([1.0, 2.0])
+    >>> added = noisy.value(x) - 5.0
+    >>> np.allclose(added, (noisy.gradient(x) - np.array([2.0, 4.0])) @ x)
+    True
+    """
+
+    sd: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sd < np.inf:
+            raise ValueError(f"sd must be a finite number, 0 or more; got {self.sd}.")
+
+    def slope(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Return slopes of the given shape, that of the points."""
+        return np.asarray(rng.normal(0.0, self.sd, shape))
+
+
 class NoisyPair:
-    """A value and its gradient, each multiplied by noise.
+    """A value and its gradient, with noise that multiplies them or is added to them.
 
     A pair sent to several workers repeats its draws: each gets a copy that goes on where the pair stood. Send each one
     a pair of its own, from :meth:`spawn`.
@@ -110,8 +156,9 @@ class NoisyPair:
         The noiseless function. The first batch is also used to see that it takes many points.
     gradient : callable, x of shape (..., d) -> array of shape (..., d)
         Its gradient.
-    factor : UniformFactor, GaussianFactor or the like
-        The noise. Each point in a batch has a draw of its own; all entries of one gradient share theirs.
+    noise : UniformFactor, GaussianFactor, GaussianTerm or the like
+        The noise. Each point in a batch has a draw of its own. All entries of one gradient share a factor; of a term
+        each has its own slope.
     seed : int, numpy.random.SeedSequence or numpy.random.Generator
         Where the draws come from. The same seed gives the same draws, also in another process.
     draws : {"independent", "evaluation", "step"}
@@ -124,8 +171,8 @@ class NoisyPair:
         or for another batch shape than the value had; or if ``value`` or ``gradient`` gives another shape than above,
         or for a batch something else than for its points one by one.
     TypeError
-        If ``seed`` is none of the three: a forgotten seed makes a result that nobody can repeat. Or if ``factor`` has
-        no ``draw``, or is a class.
+        If ``seed`` is none of the three: a forgotten seed makes a result that nobody can repeat. Or if ``noise`` has
+        neither ``draw`` nor ``slope``, or is a class.
 
     Examples
     --------
@@ -140,40 +187,53 @@ class NoisyPair:
         self,
         value: Callable[[Array], ArrayLike],
         gradient: Callable[[Array], ArrayLike],
-        factor: Factor,
+        noise: Factor | Term,
         seed: int | np.random.SeedSequence | np.random.Generator,
         draws: Draws = "independent",
     ) -> None:
         if draws not in get_args(Draws):
             raise ValueError(f"draws must be one of {', '.join(map(repr, get_args(Draws)))}; got {draws!r}.")
-        if isinstance(factor, type):
-            raise TypeError(f"factor must be an object, not a class: {factor.__name__}(...), not {factor.__name__}.")
-        if not callable(getattr(factor, "draw", None)):
-            raise TypeError(f"factor must have a draw method, as UniformFactor(0.5) has; got {type(factor).__name__}.")
+        if isinstance(noise, type):
+            raise TypeError(f"noise must be an object, not a class: {noise.__name__}(...), not {noise.__name__}.")
+        draw: Any = getattr(noise, "draw", None)
+        slope: Any = getattr(noise, "slope", None)
+        if not callable(draw) and not callable(slope):
+            raise TypeError(
+                f"noise must have a draw method, as UniformFactor(0.5) has; got {type(noise).__name__}. "
+                "Noise to be added has a method slope in its place, as GaussianTerm(0.1) has."
+            )
         kinds = (int, np.integer, np.random.SeedSequence, np.random.Generator)
         if not isinstance(seed, kinds) or isinstance(seed, bool):
             raise TypeError(
                 f"seed must be an int, a numpy.random.SeedSequence or a numpy.random.Generator; got "
                 f"{type(seed).__name__}."
             )
-        self._value, self._gradient, self._factor, self._draws = value, gradient, factor, draws
+        self._value, self._gradient, self._draws = value, gradient, draws
+        self._multiplies = callable(draw)
+        self._fresh: Callable[[np.random.Generator, tuple[int, ...]], Array] = draw if callable(draw) else slope
         self._rng = np.random.default_rng(seed)
         self._kept: Array | None = None
         self._seen_a_batch: set[str] = set()
 
     def value(self, x: ArrayLike) -> Array:
         """Return the noisy value, of shape (...)."""
-        exact = self._exact("value", self._value, np.asarray(x, dtype=np.float64))
+        x = np.asarray(x, dtype=np.float64)
+        exact = self._exact("value", self._value, x)
         if self._draws == "evaluation":
             self.advance()
-        return exact * self._draw(exact.shape)
+        if self._multiplies:
+            return exact * self._draw(exact.shape)
+        noisy: Array = exact + np.sum(self._draw(x.shape) * x, axis=-1)
+        return noisy
 
     def gradient(self, x: ArrayLike) -> Array:
         """Return the noisy gradient, of the shape of ``x``."""
         exact = self._exact("gradient", self._gradient, np.asarray(x, dtype=np.float64))
         if self._draws == "evaluation" and self._kept is None:
             raise ValueError('With draws="evaluation" the gradient uses the draw of the value: call value(x) first.')
-        return exact * self._draw(exact.shape[:-1])[..., np.newaxis]
+        if self._multiplies:
+            return exact * self._draw(exact.shape[:-1])[..., np.newaxis]
+        return exact + self._draw(exact.shape)
 
     def advance(self) -> None:
         """Forget the kept draw: the next call makes a new one."""
@@ -232,9 +292,9 @@ class NoisyPair:
 
     def _draw(self, shape: tuple[int, ...]) -> Array:
         if self._draws == "independent":
-            return self._factor.draw(self._rng, shape)
+            return self._fresh(self._rng, shape)
         if self._kept is None:
-            self._kept = self._factor.draw(self._rng, shape)
+            self._kept = self._fresh(self._rng, shape)
         if self._kept.shape != shape:
             raise ValueError(
                 f"The kept draw is for a batch of shape {self._kept.shape}, and this call needs {shape}. "

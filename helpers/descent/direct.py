@@ -60,7 +60,7 @@ def descend_with_gradient(
     [3.0, 1.5, 0.75]
     """
     x = only_parameter(optimizer)
-    if _needs_a_closure(optimizer):
+    if needs_a_closure(optimizer):
         raise ValueError(
             f"{type(optimizer).__name__} calls a closure in its step, and a written gradient has none: use descend, "
             "with a closure that writes the gradient into x.grad and returns the loss."
@@ -112,7 +112,8 @@ def _rounded(given: NDArray[np.generic], dtype: torch.dtype) -> torch.Tensor:
     return rounded
 
 
-def _needs_a_closure(optimizer: torch.optim.Optimizer) -> bool:
+def needs_a_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Say whether an optimiser's step must be given a closure."""
     try:  # the step of the class: a scheduler puts a wrapper of it, with another signature, into the object
         _, *parameters = inspect.signature(type(optimizer).step).parameters.values()
     except (TypeError, ValueError):  # no signature can be read
