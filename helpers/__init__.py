@@ -15,19 +15,25 @@ if TYPE_CHECKING:
         descent,
         diagrams,
         doctor,
+        fields,
         listing,
+        many_runs,
         noise,
         plots,
         rosenbrock,
+        solvers,
+        time_series,
+        timelines,
     )
     from .bridge import ExternalFunction, FailedSamples, MissingDerivative, WrongDerivative, differentiable
     from .checking import check_gradient, check_noisy_gradient, dot_product_test, step_size_curve
-    from .descent import Trajectory, descend, descend_with_gradient
+    from .descent import Trajectory, descend, descend_many, descend_with_gradient
     from .doctor import Diagnosis, Finding, diagnose
     from .exercises import check, hint, solution
-    from .noise import GaussianFactor, NoisyPair, UniformFactor
+    from .noise import GaussianFactor, GaussianTerm, NoisyPair, UniformFactor
     from .picture import Picture
     from .pools import process_pool
+    from .progress import with_progress
     from .requirements import check_environment
 
 _MODULES = [
@@ -38,10 +44,15 @@ _MODULES = [
     "descent",
     "diagrams",
     "doctor",
+    "fields",
     "listing",
+    "many_runs",
     "noise",
     "plots",
     "rosenbrock",
+    "solvers",
+    "time_series",
+    "timelines",
 ]
 _HOME = {
     "Diagnosis": "doctor",
@@ -49,6 +60,7 @@ _HOME = {
     "FailedSamples": "bridge",
     "Finding": "doctor",
     "GaussianFactor": "noise",
+    "GaussianTerm": "noise",
     "MissingDerivative": "bridge",
     "NoisyPair": "noise",
     "Picture": "picture",
@@ -60,6 +72,7 @@ _HOME = {
     "check_gradient": "checking",
     "check_noisy_gradient": "checking",
     "descend": "descent",
+    "descend_many": "descent",
     "descend_with_gradient": "descent",
     "diagnose": "doctor",
     "differentiable": "bridge",
@@ -68,6 +81,7 @@ _HOME = {
     "process_pool": "pools",
     "solution": "exercises",
     "step_size_curve": "checking",
+    "with_progress": "progress",
 }
 
 __all__ = [
@@ -76,6 +90,7 @@ __all__ = [
     "FailedSamples",
     "Finding",
     "GaussianFactor",
+    "GaussianTerm",
     "MissingDerivative",
     "NoisyPair",
     "Picture",
@@ -91,6 +106,7 @@ __all__ = [
     "checking",
     "curves",
     "descend",
+    "descend_many",
     "descend_with_gradient",
     "descent",
     "diagnose",
@@ -98,14 +114,20 @@ __all__ = [
     "differentiable",
     "doctor",
     "dot_product_test",
+    "fields",
     "hint",
     "listing",
+    "many_runs",
     "noise",
     "plots",
     "process_pool",
     "rosenbrock",
     "solution",
+    "solvers",
     "step_size_curve",
+    "time_series",
+    "timelines",
+    "with_progress",
 ]
 
 
