@@ -20,6 +20,11 @@ SAY_THEMSELVES_WHAT_TO_DO = [  # errors of the course's own helpers, and one tha
     r"^WrongDerivative: ",
     r"^ValueError: fun is noisy: ",
     r"^ValueError: value returned shape ",
+    r"^ValueError: LBFGS calls a closure",
+    r"^ValueError: theta must be above 0",
+    r"^TypeError: .*a worker process (?:finds functions by name|cannot import that)",
+    r"^FailedSamples: ",
+    r"^RuntimeError: .*its executor takes no more tasks",
     r"This function has no second derivative\.$",
 ]
 
