@@ -1,5 +1,6 @@
 """The repository as its readers find it: README, links, and nothing in it that belongs to one machine or person."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from lessons import NAMES, ROOT, minutes, read
 
 from tools import run_notebooks
 
+PATHS = os.environ | {"PYTHONPATH": str(ROOT)}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REGISTRIES = re.compile(
     r"pypi\.org|pythonhosted\.org|registry\.npmjs|deb\.debian|conda\.anaconda|download\.pytorch\.org"
@@ -68,11 +70,15 @@ def test_picture_of_the_readme_is_the_one_of_lesson_00():
 
 def test_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    op, path, doctor = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    op, solver, path, doctor = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names = {}
     exec(op, names)
     assert names["x"].grad.numpy().round(4).tolist() == [-1.98, 0.9]
     assert names["hessian"].numpy().round(4).tolist() == [[0.6, -2.0], [-2.0, 10.0]]
+    program = tmp_path / "solve.py"
+    program.write_text(solver + "    print(fields.grad.shape, bool((fields.grad != 0).all()))\n", encoding="utf-8")
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True, cwd=ROOT, env=PATHS)
+    assert run.stdout == "torch.Size([8, 16, 16]) True\n", run.stderr
     exec(path, {})
     assert (tmp_path / "path.png").stat().st_size > 10_000
     exec(doctor, {})

@@ -115,7 +115,7 @@ class HeatEquation:
         self.steps, self.dt = _check_time(steps, dt)
         if start is not None and steps is None:
             raise ValueError("start goes with steps= and dt=: the steady state does not depend on it.")
-        self.start = check_field("start", np.zeros((n, n)) if start is None else start, n)
+        self.start = np.zeros(()) if start is None else check_field("start", start, n)  # it goes to every worker
         lead = self.sources.shape[:-2] if steps is None else (self.steps, *self.sources.shape[:-2])
         self.y_shape = (*lead, len(self.sensors))
         for array in (self.sensors, self.sources, self.start):
@@ -150,7 +150,7 @@ class HeatEquation:
         stored = self._storage
         factorised = Factorised(self._grid.matrix(conductances.value, self._carried, stored))
         heat = self.sources.reshape(-1, self.n**2) / self.n**2
-        before = np.broadcast_to(self.start.ravel(), heat.shape)
+        before = np.broadcast_to(self.start.reshape(-1), heat.shape)
         u = np.empty((self.steps, *heat.shape))
         for k in range(self.steps):
             u[k] = before = factorised.solve(heat + stored * before)
