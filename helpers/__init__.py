@@ -15,7 +15,9 @@ if TYPE_CHECKING:
         descent,
         diagrams,
         doctor,
+        explorer,
         fields,
+        heat_maps,
         listing,
         many_runs,
         noise,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .descent import Trajectory, descend, descend_many, descend_with_gradient
     from .doctor import Diagnosis, Finding, diagnose
     from .exercises import check, hint, solution
+    from .explorer import explore_adam
     from .noise import GaussianFactor, GaussianTerm, NoisyPair, UniformFactor
     from .picture import Picture
     from .pools import process_pool
@@ -44,7 +47,9 @@ _MODULES = [
     "descent",
     "diagrams",
     "doctor",
+    "explorer",
     "fields",
+    "heat_maps",
     "listing",
     "many_runs",
     "noise",
@@ -77,6 +82,7 @@ _HOME = {
     "diagnose": "doctor",
     "differentiable": "bridge",
     "dot_product_test": "checking",
+    "explore_adam": "explorer",
     "hint": "exercises",
     "process_pool": "pools",
     "solution": "exercises",
@@ -114,7 +120,10 @@ __all__ = [
     "differentiable",
     "doctor",
     "dot_product_test",
+    "explore_adam",
+    "explorer",
     "fields",
+    "heat_maps",
     "hint",
     "listing",
     "many_runs",

@@ -15,7 +15,18 @@ ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text("utf-8"))
 SPECS = [entry for entry in ENVIRONMENT["dependencies"] if isinstance(entry, str)]
 
 CONDA_NAMES = {"torch": "pytorch-cpu", "matplotlib": "matplotlib-base"}
-EXPECTED = ["torch", "numpy", "scipy", "matplotlib", "jupyterlab", "ipywidgets", "nbval", "distributed", "torchdiffeq"]
+EXPECTED = [
+    "torch",
+    "numpy",
+    "scipy",
+    "matplotlib",
+    "jupyterlab",
+    "ipywidgets",
+    "nbval",
+    "distributed",
+    "torchdiffeq",
+    "anywidget",
+]
 
 
 def test_pyproject_depends_on_exactly_these_packages_each_once():

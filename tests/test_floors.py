@@ -34,13 +34,14 @@ FLOORS = {
     "curves": 4,
     "diagrams": 4,
     "fields": 4,
+    "heat_maps": 4,
     "many_runs": 4,
     "time_series": 4,
     "timelines": 4,
     "explorer": 5,
     "exercises": 5,
 }
-DRAWING = {"plots", "bars", "curves", "diagrams", "fields", "many_runs", "time_series", "timelines"}
+DRAWING = {"plots", "bars", "curves", "diagrams", "fields", "heat_maps", "many_runs", "time_series", "timelines"}
 MAY_DRAW = {"picture", *DRAWING, "explorer", "exercises"}
 MAY_KNOW_ROSENBROCK = {"rosenbrock", "plots", "explorer", "exercises"}
 FILES = {path: path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in sorted(PACKAGE.rglob("*.py"))}
@@ -103,7 +104,7 @@ def test_nothing_uses_pyplot(path, module):
 
 @every_file
 def test_only_the_explorer_imports_ipywidgets(path, module):
-    assert module == "explorer" or "ipywidgets" not in top_level(path)
+    assert module == "explorer" or not {"ipywidgets", "anywidget"} & top_level(path)
 
 
 @every_file

@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LESSONS = ROOT / "notebooks"
 SANITIZE = ROOT / "tests" / "sanitize.cfg"
 COVER = LESSONS / "pictures" / "adam.png"
+LIVE = "application/vnd.jupyter.widget-view+json"  # needs the kernel that made it; its id is another one in each run
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -64,7 +65,9 @@ def run(notebook: nbformat.NotebookNode, folder: Path = LESSONS) -> nbformat.Not
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    PlainClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}, record_timing=False).execute()
+    client = PlainClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}, record_timing=False)
+    client.store_widget_state = False
+    client.execute()
     for cell in notebook.cells:
         _tidy(cell)
     notebook.metadata.language_info = nbformat.from_dict({"name": "python"})
@@ -127,6 +130,8 @@ def _clean(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
         output.evalue = sanitize(output.evalue)
         output.traceback = [sanitize(line) for line in output.traceback]
     else:
+        if len(output.data) > 1:
+            output.data.pop(LIVE, None)
         for kind, content in output.data.items():
             if kind.startswith("text/"):
                 output.data[kind] = sanitize(content)

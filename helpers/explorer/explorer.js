@@ -1,0 +1,321 @@
+// The instrument: sliders, the start under the hand, the sentence, the tasks, and the way to torch.
+// A change runs and draws here, once a frame. The kernel hears of it when the hand lets go.
+
+const SETTINGS = ["noise", "lr", "steps", "seed", "start", "beta1", "beta2"].concat(
+  ["optimizer", "compare", "kind", "draws", "seeds"],
+);
+const NOTCHES = 150; // of the learning rate, from 0.001 to 1
+const lrAt = (notch) => Number((10 ** (notch / 50 - 3)).toPrecision(3));
+const notchOf = (lr) => Math.round(50 * (Math.log10(lr) + 3));
+const threeDigits = (lr) => lr.toPrecision(3);
+
+const SLIDERS = [
+  { name: "noise", label: "noise", max: 1, step: 0.01, words: (noise) => noise.toFixed(2) },
+  { name: "lr", label: "learning rate", max: NOTCHES, step: 1, read: lrAt, place: notchOf, words: threeDigits },
+  { name: "steps", label: "steps", min: 10, max: 500, step: 10, words: String },
+  { name: "seed", label: "seed", max: 100, step: 1, words: String },
+  { name: "beta1", label: "beta1", max: 0.99, step: 0.01, words: (beta) => beta.toFixed(2), folded: true },
+  { name: "beta2", label: "beta2", max: 0.999, step: 0.001, words: (beta) => beta.toFixed(3), folded: true },
+];
+const NAMES = Object.keys(OPTIMIZERS).map((name) => [name, name]);
+const CHOICES = [
+  { name: "optimizer", label: "optimiser", options: NAMES },
+  { name: "compare", label: "beside it", options: [["", "none"], ...NAMES] },
+  { name: "kind", label: "noise", options: [["factor", "multiplied"], ["term", "added"]] },
+  { name: "draws", label: "draws a step", options: [["independent", "two"], ["shared", "one"]] },
+  { name: "seeds", label: "seeds", options: [[0, "one"], [64, "64"]] },
+];
+
+// --- words, the same as in words.py
+
+function short(number) {
+  if (Number.isFinite(number)) return number.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2");
+  return String(number).toLowerCase().replace("infinity", "inf");
+}
+const coordinate = (number) => (Math.abs(number) < 1e4 ? number.toFixed(3) : short(number));
+
+function ending(run) {
+  const [x0, x1] = run.points.subarray(2 * run.steps);
+  const lost = run.points.findIndex((number) => !Number.isFinite(number));
+  const gone = lost < 0 ? "" : ` Not finite from step ${lost >> 1} on.`;
+  return `ends at (${coordinate(x0)}, ${coordinate(x1)}), f = ${short(run.values[run.steps])}.${gone}`;
+}
+
+function sentence({ lr, noise, steps }, [main, other], ends) {
+  const settings = `lr ${threeDigits(lr)}, noise ${noise.toFixed(2)}, ${steps} steps`;
+  const words = [`${main.optimizer}, ${settings}: ${ending(main)}`];
+  if (other) words.push(`${other.optimizer}: ${ending(other)}`);
+  if (ends.length) {
+    const below = ends.filter((run) => run.values[steps] < OPTIMUM_SEEN).length;
+    words.push(`Of ${ends.length} seeds, ${below} end below 1e-6.`);
+  }
+  return words.join(" ");
+}
+
+// --- tasks
+
+const TASKS = [
+  {
+    text: "Get f below 1e-6 within 100 steps at noise 0.50.",
+    solved: ({ noise, steps }, run) => noise === 0.5 && steps <= 100 && run.values[steps] < OPTIMUM_SEEN,
+  },
+  {
+    text: "Find the learning rate at which an optimiser first diverges: its path ends in NaN or Inf, at no smaller one.",
+    solved(settings, run) {
+      if (!diverges(run)) return false;
+      for (let below = 0; lrAt(below) < settings.lr; below++)
+        if (diverges(simulate(settings, { lr: lrAt(below) }))) return false;
+      return true;
+    },
+  },
+];
+
+// --- elements
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+// JupyterLab would take the arrow keys for itself.
+const control = (tag, attributes, ...children) =>
+  element(tag, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
+
+const group = (name, ...children) => element("div", { class: `byg-${name}` }, ...children);
+
+function build(el) {
+  const parts = { inputs: {}, outputs: {} };
+  const sliders = SLIDERS.map(({ name, label, min = 0, max, step, folded }) => {
+    parts.inputs[name] = control("input", { type: "range", min, max, step, "data-name": name, "aria-label": label });
+    parts.outputs[name] = element("b", { "data-value": name });
+    const words = element("span", {}, `${label} `, parts.outputs[name]);
+    return { made: element("label", { class: "byg-slider" }, words, parts.inputs[name]), folded };
+  });
+  const choices = CHOICES.map(({ name, label, options }) => {
+    parts.inputs[name] = control("select", { "data-name": name, "aria-label": label });
+    parts.inputs[name].append(...options.map(([value, words]) => element("option", { value }, words)));
+    return element("label", { class: "byg-choice" }, element("span", {}, `${label} `), parts.inputs[name]);
+  });
+  const pick = (which) => sliders.filter(({ folded }) => Boolean(folded) === which).map(({ made }) => made);
+  parts.surface = element("canvas", { role: "img" });
+  parts.losses = element("canvas", { role: "img" });
+  const handle = { class: "byg-start", role: "slider", tabindex: 0, "aria-label": "start: arrow keys move it" };
+  parts.handle = control("div", handle, element("span", {}, "start"));
+  parts.summary = element("p", { class: "byg-summary", "aria-live": "polite", "aria-atomic": "true" });
+  parts.button = control("button", { type: "button", class: "byg-run" }, "run in torch");
+  parts.answer = element("span", { class: "byg-answer", role: "status" });
+  parts.tasks = TASKS.map(({ text }) => element("li", { "data-solved": "false" }, text));
+  el.classList.add("byg-explorer");
+  el.append(
+    group("sliders", ...pick(false)),
+    group("choices", ...choices),
+    element("details", {}, control("summary", {}, "beta1 and beta2"), group("sliders", ...pick(true))),
+    group("pictures", group("surface", parts.surface, parts.handle), parts.losses),
+    parts.summary,
+    group("foot", parts.button, parts.answer),
+    element("ul", { class: "byg-tasks" }, ...parts.tasks),
+  );
+  return parts;
+}
+
+// --- the instrument
+
+function render({ model, el }) {
+  const root = el.appendChild(element("div"));
+  const parts = build(root);
+  const look = model.get("look"); // palette, view and optimum, from Python's one place
+  const state = Object.fromEntries(SETTINGS.map((name) => [name, model.get(name)]));
+  const changed = new Set();
+  let runs = [];
+  let torch = null;
+  let version = 0;
+  let sheet = null;
+  let waiting = 0;
+  let keyHeld = false;
+
+  const isDark = () => {
+    const light = document.body.dataset.jpThemeLight;
+    return light ? light === "false" : matchMedia("(prefers-color-scheme: dark)").matches;
+  };
+  const scales = () => surfaceScales(parts.surface.clientWidth, parts.surface.clientHeight, look.view);
+
+  function show() {
+    for (const { name, place = Number, words } of SLIDERS) {
+      parts.inputs[name].value = place(state[name]);
+      parts.inputs[name].setAttribute("aria-valuetext", words(state[name]));
+      parts.outputs[name].textContent = words(state[name]);
+    }
+    for (const { name } of CHOICES) parts.inputs[name].value = state[name] ?? "";
+    const [x0, x1] = state.start.map((number) => number.toFixed(2));
+    parts.handle.setAttribute("aria-valuenow", x0);
+    parts.handle.setAttribute("aria-valuetext", `x₀ ${x0}, x₁ ${x1}`);
+  }
+
+  function paint() {
+    waiting = 0;
+    const { clientWidth: width, clientHeight: height } = parts.surface;
+    if (!width || !height) return; // not laid out yet: the observer calls again
+    const colours = theme(look.palette, isDark());
+    const key = [width, height, devicePixelRatio, colours.dark].join();
+    if (sheet?.key !== key) {
+      sheet = contours(width, height, devicePixelRatio || 1, look.view, colours);
+      sheet.key = key;
+    }
+    root.dataset.dark = colours.dark;
+
+    runs = [simulate(state)];
+    if (state.compare) runs.push(simulate(state, { optimizer: state.compare }));
+    const ends = Array.from({ length: state.seeds }, (_, i) => simulate(state, { seed: state.seed + i }));
+    drawSurface(parts.surface, sheet, { runs, ends, torch, ...look }, colours);
+    drawLosses(parts.losses, { runs, ends, torch }, colours);
+    parts.handle.style.left = `${scales().x(state.start[0])}px`;
+    parts.handle.style.top = `${scales().y(state.start[1])}px`;
+    parts.summary.textContent = sentence(state, runs, ends);
+    parts.surface.setAttribute("aria-label", `The path on the surface. ${parts.summary.textContent}`);
+    parts.losses.setAttribute("aria-label", `f over the steps. ${parts.summary.textContent}`);
+    root.dataset.pictures = Number(root.dataset.pictures ?? 0) + 1;
+  }
+
+  function change(name, value) {
+    if (state[name] === value) return;
+    state[name] = value;
+    changed.add(name);
+    torch = null; // it belongs to the settings before
+    parts.summary.setAttribute("aria-busy", "true"); // a screen reader waits until the hand lets go
+    tell("");
+    version += 1;
+    show();
+    schedule();
+  }
+  const schedule = () => (waiting ||= requestAnimationFrame(paint));
+
+  function save() {
+    judge();
+    parts.summary.setAttribute("aria-busy", "false");
+    if (!changed.size) return;
+    for (const name of changed) model.set(name, state[name]);
+    changed.clear();
+    model.save_changes?.();
+  }
+
+  function judge() {
+    const run = simulate(state);
+    TASKS.forEach(({ solved }, i) => {
+      if (parts.tasks[i].dataset.solved !== "true" && solved(state, run)) {
+        parts.tasks[i].dataset.solved = "true";
+        parts.tasks[i].append(element("b", {}, ` Solved: ${run.optimizer}, lr ${state.lr.toPrecision(3)}.`));
+      }
+    });
+  }
+
+  // --- the hand
+
+  const sliders = Object.fromEntries(SLIDERS.map((slider) => [slider.name, slider]));
+  root.addEventListener("input", ({ target }) => {
+    const { name } = target.dataset;
+    const { read = Number } = sliders[name] ?? { read: name === "seeds" ? Number : (chosen) => chosen || null };
+    if (name) change(name, read(target.value));
+  });
+  root.addEventListener("change", () => keyHeld || save());
+  root.addEventListener("keydown", () => (keyHeld = true));
+  root.addEventListener("keyup", () => ((keyHeld = false), save()));
+  root.addEventListener("focusout", () => ((keyHeld = false), save()));
+
+  const kept = (number, low, high) => Number(Math.max(low, Math.min(high, number)).toFixed(2));
+  function moveStart(x0, x1) {
+    const [left, right, bottom, top] = look.view;
+    const start = [kept(x0, left, right), kept(x1, bottom, top)];
+    if (start.some((number, i) => number !== state.start[i])) change("start", start);
+  }
+  const follow = ({ clientX, clientY }) => {
+    const { left, top } = parts.surface.getBoundingClientRect();
+    moveStart(scales().x0(clientX - left), scales().x1(clientY - top));
+  };
+  parts.handle.addEventListener("pointerdown", (event) => {
+    parts.handle.setPointerCapture(event.pointerId);
+    parts.handle.focus();
+    event.preventDefault();
+  });
+  parts.handle.addEventListener("pointermove", (event) => {
+    if (parts.handle.hasPointerCapture(event.pointerId)) follow(event);
+  });
+  parts.handle.addEventListener("lostpointercapture", save);
+  const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] };
+  parts.handle.addEventListener("keydown", (event) => {
+    if (!ARROWS[event.key]) return;
+    event.preventDefault();
+    const far = event.shiftKey ? 0.01 : 0.05;
+    moveStart(...ARROWS[event.key].map((way, i) => state.start[i] + far * way));
+  });
+
+  // --- the kernel
+
+  const tell = (words) => (parts.answer.textContent = words);
+  parts.button.addEventListener("click", () => {
+    save();
+    tell("Waiting for the kernel …");
+    try {
+      model.send({ run: version, settings: state });
+    } catch {
+      return tell("The kernel behind this explorer is gone. Run its cell again.");
+    }
+    const asked = parts.answer.firstChild;
+    const unheard = () => parts.answer.firstChild === asked;
+    setTimeout(() => unheard() && tell("The kernel is busy, or it was restarted: then run this cell again."), 8000);
+  });
+  function answer({ run, refused }, buffers) {
+    if (run === undefined) return;
+    if (run !== version || refused) return tell(refused ?? "The settings changed meanwhile. Run it again.");
+    const numbers = (view) => new Float64Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+    const [points, values] = buffers.map(numbers);
+    torch = { points, values, steps: values.length - 1 };
+    const name = state.optimizer === "momentum" ? "SGD(momentum=0.9)" : state.optimizer;
+    const apart = largestDifference(runs[0], torch);
+    const why = apart > 1e-9 ? " On this path the last digit's rounding grows." : "";
+    tell(`torch.optim.${name}, same draws: largest difference ${short(apart)}.${why}`);
+    schedule();
+  }
+  if (!model.send) {
+    parts.button.disabled = true;
+    tell("It needs a kernel: run the cell in JupyterLab.");
+  } else {
+    model.on("msg:custom", answer);
+  }
+  const hear = SETTINGS.map((name) => {
+    const heard = () => {
+      if (changed.has(name) || String(state[name]) === String(model.get(name))) return;
+      change(name, model.get(name));
+      changed.delete(name); // Python knows it
+      parts.summary.setAttribute("aria-busy", "false");
+    };
+    return [`change:${name}`, heard];
+  });
+  for (const [event, heard] of hear) model.on?.(event, heard);
+
+  // --- the page around it
+
+  const resized = new ResizeObserver(schedule);
+  resized.observe(parts.surface);
+  const themed = new MutationObserver(() => {
+    schedule();
+    setTimeout(schedule, 500); // JupyterLab takes its style sheets away for a moment: then nothing has a size
+  });
+  themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", schedule);
+
+  show();
+  paint();
+  root.dataset.alive = model.get("pictured") ? "instead" : "alone"; // explorer.css hides the picture that stands in
+  return () => {
+    resized.disconnect();
+    themed.disconnect();
+    scheme.removeEventListener("change", schedule);
+    for (const [event, heard] of hear) model.off?.(event, heard);
+    model.off?.("msg:custom", answer);
+  };
+}
+
+export default { render };
