@@ -26,7 +26,7 @@ from playwright.sync_api import Page
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-import jupyterlab  # noqa: E402  # the tests' own JupyterLab and Chromium
+import live_lab  # noqa: E402  # the tests' own JupyterLab and Chromium
 
 PRESSES, CHANGES = 30, 180
 PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "ipykernel", "matplotlib", "numpy", "torch")
@@ -213,9 +213,9 @@ def first_picture(page: Page, index: int) -> float:
 
 def live_rows(address: str, page: Page) -> tuple[list[Row], float]:
     """Return the rows of the ways that need a kernel, and the milliseconds to the first picture."""
-    jupyterlab.open_lesson(page, address, "bench.ipynb")
+    live_lab.open_lesson(page, address, "bench.ipynb")
     run_cell(page, 0)
-    page.wait_for_function(jupyterlab.KERNEL_IS_IDLE)
+    page.wait_for_function(live_lab.KERNEL_IS_IDLE)
     page.wait_for_timeout(500)
     rows, first = [], float("nan")
     for index, (name, (_, target)) in enumerate(WAYS.items(), start=1):
@@ -292,8 +292,8 @@ def main() -> None:
             (folder / each).mkdir()
         notebook(folder / "lab")
         with (
-            jupyterlab.server(folder / "lab", JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as address,
-            jupyterlab.browser_page(folder / "profile") as page,
+            live_lab.server(folder / "lab", JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as address,
+            live_lab.browser_page(folder / "profile") as page,
         ):
             sent: list[bytes] = []
             page.sent = sent  # type: ignore[attr-defined]

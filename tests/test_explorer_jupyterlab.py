@@ -3,14 +3,14 @@
 import os
 
 import explorer_pages
-import jupyterlab
+import live_lab
 import pytest
 from explorer_pages import Explorer
 
 from helpers import explore_adam
 
 pytestmark = pytest.mark.skipif(
-    jupyterlab.find_browser() is None and not os.environ.get("CI"),
+    live_lab.find_browser() is None and not os.environ.get("CI"),
     reason="needs Chromium or Chrome on the PATH (in CI this is no excuse)",
 )
 FIGURES = 20
@@ -42,14 +42,14 @@ def page(tmp_path_factory):
     explorer_pages.stored_notebook(folder, explore_adam())
     settings = str(tmp_path_factory.mktemp("settings"))
     with (
-        jupyterlab.server(folder, JUPYTERLAB_SETTINGS_DIR=settings) as address,
-        jupyterlab.browser_page(tmp_path_factory.mktemp("profile"), height=3000) as page,  # all cells are in view
+        live_lab.server(folder, JUPYTERLAB_SETTINGS_DIR=settings) as address,
+        live_lab.browser_page(tmp_path_factory.mktemp("profile"), height=3000) as page,  # all cells are in view
     ):
         page.sent = []
         page.on("websocket", lambda socket: socket.on("framesent", lambda frame: page.sent.append(frame)))
         with explorer_pages.watched(page) as page.seen:
-            jupyterlab.open_lesson(page, address, name)
-            cells = jupyterlab.run_all(page)
+            live_lab.open_lesson(page, address, name)
+            cells = live_lab.run_all(page)
             assert not any(cell["errors"] for cell in cells)
             page.wait_for_selector(".byg-explorer[data-pictures]")
             yield page
@@ -78,7 +78,7 @@ def run_last_cell(page):
     """Run the last cell and return what it prints."""
     page.evaluate(ACTIVATE, -1)
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-cell')")
-    page.wait_for_function(jupyterlab.ALL_CELLS_RAN)
+    page.wait_for_function(live_lab.ALL_CELLS_RAN)
     return page.evaluate(SHOWN)[-1][0].strip()
 
 
@@ -146,13 +146,13 @@ def test_sliders_moved_while_cells_run_leave_every_output_whole(page, explorer):
     whole = page.evaluate(SHOWN)
     assert len({figure[0] for figure in whole[2:-1]}) == 1  # each cell draws the same
     page.evaluate(ACTIVATE, 2)
-    counts = [cell["count"] for cell in page.evaluate(jupyterlab.OUTPUTS)]
+    counts = [cell["count"] for cell in page.evaluate(live_lab.OUTPUTS)]
     command(page, "notebook:run-all-below")
     moved = 0
-    while [cell["count"] for cell in page.evaluate(jupyterlab.OUTPUTS)][-1] in (counts[-1], None):
+    while [cell["count"] for cell in page.evaluate(live_lab.OUTPUTS)][-1] in (counts[-1], None):
         explorer.control("noise").press(("ArrowLeft", "ArrowRight")[moved % 2])
         moved += 1
-    page.wait_for_function(jupyterlab.ALL_CELLS_RAN)
+    page.wait_for_function(live_lab.ALL_CELLS_RAN)
     page.wait_for_timeout(300)
     assert moved >= FIGURES / 2
     assert page.evaluate(SHOWN)[2:-1] == whole[2:-1]
@@ -171,7 +171,7 @@ def test_dark_theme_and_a_narrow_window(page, explorer):
 
 def test_a_kernel_restart_leaves_the_page_usable(page, explorer):
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-    page.wait_for_function(jupyterlab.KERNEL_IS_IDLE)
+    page.wait_for_function(live_lab.KERNEL_IS_IDLE)
     summary = explorer.summary
     explorer.press("noise", "ArrowLeft", 3)
     assert explorer.summary != summary
@@ -180,7 +180,7 @@ def test_a_kernel_restart_leaves_the_page_usable(page, explorer):
 
 
 def test_a_stored_notebook_shows_the_picture_until_it_is_trusted(page):
-    jupyterlab.open_lesson(page, page.url.split("/lab")[0], "stored.ipynb")
+    live_lab.open_lesson(page, page.url.split("/lab")[0], "stored.ipynb")
     page.wait_for_selector(".jp-OutputArea-child img")
     assert page.locator(".byg-explorer").count() == 0
     assert page.locator(".jp-OutputArea-child img").is_visible()

@@ -5,7 +5,7 @@ import os
 from dataclasses import asdict, replace
 
 import explorer_pages
-import jupyterlab
+import live_lab
 import nbformat
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from helpers.explorer.simulation import OPTIMIZERS, largest_difference
 from helpers.explorer.torch_run import run_in_torch
 
 pytestmark = pytest.mark.skipif(
-    jupyterlab.find_browser() is None and not os.environ.get("CI"),
+    live_lab.find_browser() is None and not os.environ.get("CI"),
     reason="needs Chromium or Chrome on the PATH (in CI this is no excuse)",
 )
 FAR = 1e6  # where a path runs away it doubles its rounding errors with every step
@@ -27,7 +27,7 @@ FAR = 1e6  # where a path runs away it doubles its rounding errors with every st
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """Open one browser for all tests here."""
-    with jupyterlab.browser_page(tmp_path_factory.mktemp("profile")) as page:
+    with live_lab.browser_page(tmp_path_factory.mktemp("profile")) as page:
         yield page
 
 

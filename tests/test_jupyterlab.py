@@ -3,12 +3,12 @@
 import os
 import shutil
 
-import jupyterlab
+import live_lab
 import pytest
 from lessons import NAMES, NOTEBOOKS
 
 NEEDS_A_BROWSER = pytest.mark.skipif(
-    jupyterlab.find_browser() is None and not os.environ.get("CI"),
+    live_lab.find_browser() is None and not os.environ.get("CI"),
     reason="needs Chromium or Chrome on the PATH (in CI this is no excuse)",
 )
 
@@ -18,21 +18,21 @@ def lab(tmp_path_factory):
     """Run one JupyterLab over a copy of the lessons, with the user settings of somebody who has none."""
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(NOTEBOOKS, folder / "lessons")
-    with jupyterlab.server(folder / "lessons", JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as address:
+    with live_lab.server(folder / "lessons", JUPYTERLAB_SETTINGS_DIR=str(folder / "settings")) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def page(lab, tmp_path_factory):
     """Open one page for all lessons."""
-    assert jupyterlab.find_browser(), "CI must install Chromium: .ci/run does."
-    with jupyterlab.browser_page(tmp_path_factory.mktemp("profile")) as page:
+    assert live_lab.find_browser(), "CI must install Chromium: .ci/run does."
+    with live_lab.browser_page(tmp_path_factory.mktemp("profile")) as page:
         yield page
 
 
 def default_of(lab, plugin, setting):
     """Return the default that JupyterLab uses for a setting."""
-    schema = jupyterlab.get_json(f"{lab}/lab/api/settings/@jupyterlab/apputils-extension:{plugin}")["schema"]
+    schema = live_lab.get_json(f"{lab}/lab/api/settings/@jupyterlab/apputils-extension:{plugin}")["schema"]
     return schema["properties"][setting]["default"]
 
 
@@ -45,9 +45,9 @@ def test_settings_of_the_course_take_effect(lab):
 @NEEDS_A_BROWSER
 @pytest.mark.parametrize("name", NAMES)
 def test_running_all_twice_leaves_only_the_errors_that_are_meant(page, lab, name):
-    jupyterlab.open_lesson(page, lab, f"{name}.ipynb")
+    live_lab.open_lesson(page, lab, f"{name}.ipynb")
     for _ in range(2):
-        cells = jupyterlab.run_all(page)
+        cells = live_lab.run_all(page)
         for cell in cells:
             assert bool(cell["errors"]) == ("raises-exception" in cell["tags"]), (cell["source"], cell["errors"])
     assert [cell["count"] for cell in cells] == list(range(len(cells) + 1, 2 * len(cells) + 1))
@@ -55,7 +55,7 @@ def test_running_all_twice_leaves_only_the_errors_that_are_meant(page, lab, name
 
 @NEEDS_A_BROWSER
 def test_page_shows_no_news_and_keeps_comms_on_the_main_thread(page, lab):
-    jupyterlab.open_lesson(page, lab, "00_start_here.ipynb")
+    live_lab.open_lesson(page, lab, "00_start_here.ipynb")
     page.wait_for_timeout(1500)
     assert page.locator(".Toastify__toast").count() == 0
     session = "window.jupyterapp.shell.currentWidget.sessionContext.session"
@@ -64,8 +64,8 @@ def test_page_shows_no_news_and_keeps_comms_on_the_main_thread(page, lab):
 
 @NEEDS_A_BROWSER
 def test_hint_and_solution_open_on_a_click(page, lab):
-    jupyterlab.open_lesson(page, lab, "00_start_here.ipynb")
-    jupyterlab.run_all(page)
+    live_lab.open_lesson(page, lab, "00_start_here.ipynb")
+    live_lab.run_all(page)
     hint = page.locator("details", has_text="Hint 0.1").last
     hint.scroll_into_view_if_needed()
     assert not hint.locator("p").is_visible()
@@ -75,8 +75,8 @@ def test_hint_and_solution_open_on_a_click(page, lab):
 
 @NEEDS_A_BROWSER
 def test_an_answer_typed_in_the_page_is_judged(page, lab):
-    jupyterlab.open_lesson(page, lab, "00_start_here.ipynb")
-    jupyterlab.run_all(page)
+    live_lab.open_lesson(page, lab, "00_start_here.ipynb")
+    live_lab.run_all(page)
     cells = "window.jupyterapp.shell.currentWidget.content.model.cells"
     page.evaluate(
         f"""() => {{
@@ -84,5 +84,5 @@ def test_an_answer_typed_in_the_page_is_judged(page, lab):
             cell.sharedModel.setSource(cell.sharedModel.getSource().replace('...', '0'));
         }}"""
     )
-    jupyterlab.run_all(page)
+    live_lab.run_all(page)
     assert page.get_by_text("0.1 right.").first.is_visible() or page.get_by_text("0.1 right.").count()

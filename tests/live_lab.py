@@ -1,4 +1,7 @@
-"""A real JupyterLab and a real Chromium for the tests: start both, open a lesson, run all its cells."""
+"""A real JupyterLab and a real Chromium for the tests: start both, open a lesson, run all its cells.
+
+It is not called jupyterlab: where this folder is on the path, it would stand in for the package.
+"""
 
 from __future__ import annotations
 
