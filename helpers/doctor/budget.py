@@ -134,7 +134,14 @@ class _Watch:
             _clock.remove(self)
 
     def is_running(self) -> bool:
-        """Return whether the watched function has not returned."""
+        """Return whether the watched function has not returned.
+
+        While we walk down its frames the thread may go on, and a generator that ends meanwhile leads to nowhere. So one
+        look that does not find the function proves nothing; three in a row do.
+        """
+        return any(self._is_found() for _ in range(3))
+
+    def _is_found(self) -> bool:
         frame = sys._current_frames().get(self.target)
         while frame is not None and frame is not self._frame:
             frame = frame.f_back
