@@ -5,8 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from picture_checks import (
+    assert_it_describes_itself,
+    assert_no_setting_stays_changed,
+    assert_words_are_large_and_within,
+)
 
-from helpers import Picture, bars
+from helpers import bars
 
 pytestmark = pytest.mark.filterwarnings("error")
 modest = settings(max_examples=15, deadline=None)
@@ -38,11 +43,7 @@ def words(picture):
 
 @every_picture
 def test_a_picture_describes_itself_the_same_before_and_after_a_draw(draw):
-    picture = draw()
-    assert isinstance(picture, Picture)
-    before = picture.describe()
-    assert picture.png() == picture.png() == draw().png()
-    assert picture.describe() == before
+    assert_it_describes_itself(draw)
 
 
 @every_picture
@@ -61,18 +62,12 @@ def test_all_words_are_large_and_within_the_picture(draw):
         picture = draw()
         picture.png()
     (axes,), frame = picture.figure.axes, picture.figure.bbox
-    for text in (axes.title, axes.xaxis.label, *axes.get_yticklabels(), *axes.texts):
-        assert text.get_fontsize() >= 13
-        box = text.get_window_extent()
-        assert frame.x0 <= box.x0 <= box.x1 <= frame.x1, text.get_text()
-        assert frame.y0 <= box.y0 <= box.y1 <= frame.y1, text.get_text()
+    assert_words_are_large_and_within(frame, [axes.title, axes.xaxis.label, *axes.get_yticklabels(), *axes.texts])
 
 
 @every_picture
 def test_no_setting_of_matplotlib_stays_changed(draw):
-    before = dict(mpl.rcParams)
-    draw()
-    assert dict(mpl.rcParams) == before
+    assert_no_setting_stays_changed(draw)
 
 
 # --- ratios

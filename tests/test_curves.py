@@ -3,8 +3,13 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+from picture_checks import (
+    assert_it_describes_itself,
+    assert_no_setting_stays_changed,
+    assert_words_are_large_and_within,
+)
 
-from helpers import Picture, curves, rosenbrock, step_size_curve
+from helpers import curves, rosenbrock, step_size_curve
 
 pytestmark = pytest.mark.filterwarnings("error")
 X = np.array([0.1, 0.1])
@@ -39,11 +44,7 @@ def marks(picture):
 
 @every_picture
 def test_a_picture_describes_itself_the_same_before_and_after_a_draw(draw):
-    picture = draw()
-    assert isinstance(picture, Picture)
-    before = picture.describe()
-    assert picture.png() == picture.png() == draw().png()
-    assert picture.describe() == before
+    assert_it_describes_itself(draw)
 
 
 @every_picture
@@ -53,18 +54,12 @@ def test_all_words_are_large_and_within_the_picture(draw):
         picture.png()
     (axes,), frame = picture.figure.axes, picture.figure.bbox
     (legend,) = picture.figure.legends
-    for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *legend.get_texts()):
-        assert text.get_fontsize() >= 13
-        box = text.get_window_extent()
-        assert frame.x0 <= box.x0 <= box.x1 <= frame.x1, text.get_text()
-        assert frame.y0 <= box.y0 <= box.y1 <= frame.y1, text.get_text()
+    assert_words_are_large_and_within(frame, [axes.title, axes.xaxis.label, axes.yaxis.label, *legend.get_texts()])
 
 
 @every_picture
 def test_no_setting_of_matplotlib_stays_changed(draw):
-    before = dict(mpl.rcParams)
-    draw()
-    assert dict(mpl.rcParams) == before
+    assert_no_setting_stays_changed(draw)
 
 
 def test_the_errors_are_drawn_on_logarithmic_scales_and_no_lower_than_the_precision():

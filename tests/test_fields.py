@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+from picture_checks import assert_no_setting_stays_changed
 
 from helpers import Picture, fields
 from helpers.solvers import centres, lattice
@@ -59,9 +60,7 @@ def test_all_words_are_large_and_within_the_picture(draw):
 
 @every_picture
 def test_no_setting_of_matplotlib_stays_changed(draw):
-    before = dict(mpl.rcParams)
-    draw()
-    assert dict(mpl.rcParams) == before
+    assert_no_setting_stays_changed(draw)
 
 
 @pytest.mark.parametrize("name", ["panels", "recovery", "two-results"])

@@ -4,8 +4,13 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from picture_checks import (
+    assert_it_describes_itself,
+    assert_no_setting_stays_changed,
+    assert_words_are_large_and_within,
+)
 
-from helpers import Picture, heat_maps
+from helpers import heat_maps
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -34,11 +39,7 @@ def cells(picture):
 
 @every_picture
 def test_a_picture_describes_itself_the_same_before_and_after_a_draw(draw):
-    picture = draw()
-    assert isinstance(picture, Picture)
-    before = picture.describe()
-    assert picture.png() == picture.png() == draw().png()
-    assert picture.describe() == before
+    assert_it_describes_itself(draw)
 
 
 @every_picture
@@ -48,11 +49,7 @@ def test_all_words_are_large_and_within_the_picture(draw):
         picture.png()
     (axes,), frame = picture.figure.axes, picture.figure.bbox
     ticks = [*axes.get_xticklabels(), *axes.get_yticklabels()]
-    for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts, *ticks):
-        assert text.get_fontsize() >= 13
-        box = text.get_window_extent()
-        assert frame.x0 <= box.x0 <= box.x1 <= frame.x1, text.get_text()
-        assert frame.y0 <= box.y0 <= box.y1 <= frame.y1, text.get_text()
+    assert_words_are_large_and_within(frame, [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts, *ticks])
 
 
 @every_picture
@@ -67,9 +64,7 @@ def test_words_do_not_run_into_each_other(draw):
 
 @every_picture
 def test_no_setting_of_matplotlib_stays_changed(draw):
-    before = dict(mpl.rcParams)
-    draw()
-    assert dict(mpl.rcParams) == before
+    assert_no_setting_stays_changed(draw)
 
 
 def test_each_cell_holds_its_share_as_colour_and_number_with_the_first_row_on_top():

@@ -3,8 +3,9 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+from picture_checks import assert_it_describes_itself
 
-from helpers import Picture, time_series
+from helpers import time_series
 from helpers.picture import LINE_COLOURS
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -41,11 +42,7 @@ def line_data(picture):
 
 @every_picture
 def test_a_picture_describes_itself_the_same_before_and_after_a_draw(draw):
-    picture = draw()
-    assert isinstance(picture, Picture)
-    before = picture.describe()
-    assert picture.png() == picture.png() == draw().png()
-    assert picture.describe() == before
+    assert_it_describes_itself(draw)
 
 
 @every_picture

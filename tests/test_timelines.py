@@ -3,8 +3,13 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+from picture_checks import (
+    assert_it_describes_itself,
+    assert_no_setting_stays_changed,
+    assert_words_are_large_and_within,
+)
 
-from helpers import Picture, timelines
+from helpers import timelines
 from helpers.timelines import Span
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -28,11 +33,7 @@ def shapes(picture):
 
 @every_picture
 def test_a_picture_describes_itself_the_same_before_and_after_a_draw(draw):
-    picture = draw()
-    assert isinstance(picture, Picture)
-    before = picture.describe()
-    assert picture.png() == picture.png() == draw().png()
-    assert picture.describe() == before
+    assert_it_describes_itself(draw)
 
 
 @every_picture
@@ -41,18 +42,12 @@ def test_all_words_are_large_and_within_the_picture(draw):
         picture = draw()
         picture.png()
     (axes,), frame = picture.figure.axes, picture.figure.bbox
-    for text in (axes.title, axes.xaxis.label, *axes.get_yticklabels(), *axes.texts):
-        assert text.get_fontsize() >= 13
-        box = text.get_window_extent()
-        assert frame.x0 <= box.x0 <= box.x1 <= frame.x1, text.get_text()
-        assert frame.y0 <= box.y0 <= box.y1 <= frame.y1, text.get_text()
+    assert_words_are_large_and_within(frame, [axes.title, axes.xaxis.label, *axes.get_yticklabels(), *axes.texts])
 
 
 @every_picture
 def test_no_setting_of_matplotlib_stays_changed(draw):
-    before = dict(mpl.rcParams)
-    draw()
-    assert dict(mpl.rcParams) == before
+    assert_no_setting_stays_changed(draw)
 
 
 def test_each_stretch_of_work_is_drawn_in_the_row_of_its_worker():
