@@ -57,6 +57,10 @@ class Explorer:
         """Wait until the next picture can be seen."""
         self.page.evaluate("() => new Promise(seen => requestAnimationFrame(() => requestAnimationFrame(seen)))")
 
+    def saved(self) -> None:
+        """Wait until the hand has let go, for the tasks, the screen reader and Python."""
+        self.root.locator('.byg-summary[aria-busy="false"]').wait_for()
+
     def press(self, name: str, key: str, times: int = 1) -> None:
         """Press a key on a slider."""
         self.control(name).focus()

@@ -4,8 +4,10 @@ import os
 
 import explorer_pages
 import live_lab
+import nbformat
 import pytest
 from explorer_pages import Explorer
+from lessons import NOTEBOOKS
 
 from helpers import explore_adam
 
@@ -13,7 +15,15 @@ pytestmark = pytest.mark.skipif(
     live_lab.find_browser() is None and not os.environ.get("CI"),
     reason="needs Chromium or Chrome on the PATH (in CI this is no excuse)",
 )
+LESSON = nbformat.read(NOTEBOOKS / "07_adam_on_a_noisy_surface.ipynb", as_version=4)
 FIGURES = 20
+
+
+def lesson_cell(words):
+    """Return the source of the lesson's first code cell with these words."""
+    return next(cell.source for cell in LESSON.cells if cell.cell_type == "code" and words in cell.source)
+
+
 BEGIN = """import torch
 import matplotlib.pyplot as plt
 from helpers import explore_adam
@@ -23,8 +33,9 @@ def draw():
     for k in range(30):
         axes.plot([0, k], [k, 1])
     plt.show()"""
+PLAIN_FORM = "\n".join(lesson_cell(words) for words in ("torch.optim.Adam", "def adam(", "interactive_output"))
 END = "print(explorer.lr, explorer.noise, explorer.start, explorer.trajectory.steps)"
-CELLS = [BEGIN, "explorer = explore_adam()\nexplorer", *["draw()"] * FIGURES, END]
+CELLS = [BEGIN, "explorer = explore_adam()\nexplorer", PLAIN_FORM, *["draw()"] * FIGURES, END]
 SHOWN = """() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells)
     .filter(cell => cell.type === 'code')
     .map(cell => cell.outputs.toJSON().map(output => output.text ?? output.data['image/png'] ?? output.output_type))"""
@@ -100,6 +111,7 @@ def test_nothing_is_sent_while_the_hand_moves_and_the_traits_follow_when_it_lets
     assert comm_messages(page) == before
     page.mouse.up()
     explorer.press("lr", "ArrowRight", 2)
+    explorer.saved()
     assert run_last_cell(page) == "0.11 1.0 [0.1, 0.1] 200"
     assert comm_messages(page) > before
 
@@ -112,7 +124,7 @@ def test_a_held_key_saves_once(page, explorer):
     explorer.painted()
     assert comm_messages(page) == before
     page.keyboard.up("ArrowRight")
-    page.wait_for_timeout(100)
+    explorer.saved()
     assert explorer.label("seed") == "10"
     assert 1 <= comm_messages(page) - before <= 2
 
@@ -142,20 +154,31 @@ def test_torch_is_run_and_laid_over_the_picture(page, explorer, optimizer):
     assert explorer.pixels() == pixels
 
 
-def test_sliders_moved_while_cells_run_leave_every_output_whole(page, explorer):
+@pytest.mark.parametrize("slider", ['.byg-explorer [data-name="noise"]', ".noUi-handle"], ids=["explorer", "plain form"])
+def test_sliders_moved_while_cells_run_leave_every_output_whole(page, explorer, slider):
     whole = page.evaluate(SHOWN)
-    assert len({figure[0] for figure in whole[2:-1]}) == 1  # each cell draws the same
-    page.evaluate(ACTIVATE, 2)
+    assert len({figure[0] for figure in whole[3:-1]}) == 1  # each cell draws the same
+    page.evaluate(ACTIVATE, 3)
     counts = [cell["count"] for cell in page.evaluate(live_lab.OUTPUTS)]
     command(page, "notebook:run-all-below")
     moved = 0
     while [cell["count"] for cell in page.evaluate(live_lab.OUTPUTS)][-1] in (counts[-1], None):
-        explorer.control("noise").press(("ArrowLeft", "ArrowRight")[moved % 2])
+        page.locator(slider).first.press(("ArrowLeft", "ArrowRight")[moved % 2])
         moved += 1
     page.wait_for_function(live_lab.ALL_CELLS_RAN)
     page.wait_for_timeout(300)
     assert moved >= FIGURES / 2
-    assert page.evaluate(SHOWN)[2:-1] == whole[2:-1]
+    assert page.evaluate(SHOWN)[3:-1] == whole[3:-1]
+
+
+def test_plain_form_follows_its_slider(page, explorer):
+    form = page.locator(".jp-Cell").nth(2)
+    words, picture = form.locator(".widget-label", has_text="learning rate 0.100"), form.locator("img.widget-image")
+    assert words.inner_text().startswith("noise 0.5")
+    before = picture.get_attribute("src")
+    form.locator(".noUi-handle").nth(1).press("ArrowRight")
+    form.locator(".widget-label", has_text="learning rate 0.112").wait_for()
+    assert picture.get_attribute("src") != before
 
 
 def test_dark_theme_and_a_narrow_window(page, explorer):

@@ -241,7 +241,7 @@ def test_text_below_the_picture_is_a_live_region(opened):
     explorer.page.keyboard.down("ArrowRight")
     assert region.get_attribute("aria-busy") == "true"  # a screen reader waits until the key is up
     explorer.page.keyboard.up("ArrowRight")
-    assert region.get_attribute("aria-busy") == "false"
+    explorer.saved()
     assert explorer.root.locator("canvas").first.get_attribute("aria-label").endswith(explorer.summary)
 
 
@@ -252,17 +252,21 @@ def test_tasks_can_be_solved_by_hand(opened):
     explorer = opened()
     low, first = explorer.root.locator(".byg-tasks li").all()
     explorer.put("steps", 100)
+    explorer.saved()
     assert low.get_attribute("data-solved") == "false"
     explorer.press("lr", "ArrowRight", 3)
+    explorer.saved()
     assert explorer.label("lr") == "0.115"
     assert low.get_attribute("data-solved") == "true"
     assert "Solved: Adam, lr 0.115." in low.inner_text()
 
     explorer.control("optimizer").select_option("SGD")
     explorer.put("lr", 97)
+    explorer.saved()
     assert "nan" in explorer.summary
     assert first.get_attribute("data-solved") == "false"  # it diverges, but at a smaller one too
     explorer.press("lr", "ArrowLeft")
+    explorer.saved()
     assert first.get_attribute("data-solved") == "true"
     assert "Solved: SGD, lr 0.0832." in first.inner_text()
 

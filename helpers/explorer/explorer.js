@@ -17,6 +17,7 @@ const SLIDERS = [
   { name: "beta1", label: "beta1", max: 0.99, step: 0.01, words: (beta) => beta.toFixed(2), folded: true },
   { name: "beta2", label: "beta2", max: 0.999, step: 0.001, words: (beta) => beta.toFixed(3), folded: true },
 ];
+const WIDE = [500, 560]; // pixels from which there are four sliders in a row, and two pictures
 const NAMES = Object.keys(OPTIMIZERS).map((name) => [name, name]);
 const CHOICES = [
   { name: "optimizer", label: "optimiser", options: NAMES },
@@ -79,6 +80,11 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+// The same words again would make the page lay itself out again.
+function write(node, words) {
+  if (node.textContent !== words) node.textContent = words;
+}
+
 // JupyterLab would take the arrow keys for itself.
 const control = (tag, attributes, ...children) =>
   element(tag, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
@@ -123,31 +129,37 @@ function build(el) {
 // --- the instrument
 
 function render({ model, el }) {
-  const root = el.appendChild(element("div"));
+  // In a form of its own: Chromium would search the whole page for fields at each change.
+  const root = el.appendChild(element("form", { autocomplete: "off" }));
+  root.addEventListener("submit", (event) => event.preventDefault());
   const parts = build(root);
   const look = model.get("look"); // palette, view and optimum, from Python's one place
   const state = Object.fromEntries(SETTINGS.map((name) => [name, model.get(name)]));
   const changed = new Set();
+  const shown = {};
   let runs = [];
   let torch = null;
   let version = 0;
-  let sheet = null;
   let waiting = 0;
+  let saving = 0;
   let keyHeld = false;
 
   const isDark = () => {
     const light = document.body.dataset.jpThemeLight;
     return light ? light === "false" : matchMedia("(prefers-color-scheme: dark)").matches;
   };
-  const scales = () => surfaceScales(parts.surface.clientWidth, parts.surface.clientHeight, look.view);
+  let [width, height, colours] = [0, 0, null]; // kept: who asks for them makes the page lay itself out
+  const scales = () => surfaceScales(width, height, look.view);
 
   function show() {
-    for (const { name, place = Number, words } of SLIDERS) {
+    const moved = ({ name }) => shown[name] !== state[name];
+    for (const { name, place = Number, words } of SLIDERS.filter(moved)) {
       parts.inputs[name].value = place(state[name]);
       parts.inputs[name].setAttribute("aria-valuetext", words(state[name]));
       parts.outputs[name].textContent = words(state[name]);
     }
-    for (const { name } of CHOICES) parts.inputs[name].value = state[name] ?? "";
+    for (const { name } of CHOICES.filter(moved)) parts.inputs[name].value = state[name] ?? "";
+    Object.assign(shown, state);
     const [x0, x1] = state.start.map((number) => number.toFixed(2));
     parts.handle.setAttribute("aria-valuenow", x0);
     parts.handle.setAttribute("aria-valuetext", `x₀ ${x0}, x₁ ${x1}`);
@@ -155,24 +167,18 @@ function render({ model, el }) {
 
   function paint() {
     waiting = 0;
-    const { clientWidth: width, clientHeight: height } = parts.surface;
     if (!width || !height) return; // not laid out yet: the observer calls again
-    const colours = theme(look.palette, isDark());
-    const key = [width, height, devicePixelRatio, colours.dark].join();
-    if (sheet?.key !== key) {
-      sheet = contours(width, height, devicePixelRatio || 1, look.view, colours);
-      sheet.key = key;
-    }
     root.dataset.dark = colours.dark;
 
     runs = [simulate(state)];
     if (state.compare) runs.push(simulate(state, { optimizer: state.compare }));
     const ends = Array.from({ length: state.seeds }, (_, i) => simulate(state, { seed: state.seed + i }));
-    drawSurface(parts.surface, sheet, { runs, ends, torch, ...look }, colours);
-    drawLosses(parts.losses, { runs, ends, torch }, colours);
+    drawSurface(parts.surface, [width, height], { runs, ends, torch, ...look }, colours);
+    drawLosses(parts.losses, [width, height], { runs, ends, torch }, colours);
+    show();
     parts.handle.style.left = `${scales().x(state.start[0])}px`;
     parts.handle.style.top = `${scales().y(state.start[1])}px`;
-    parts.summary.textContent = sentence(state, runs, ends);
+    write(parts.summary, sentence(state, runs, ends));
     parts.surface.setAttribute("aria-label", `The path on the surface. ${parts.summary.textContent}`);
     parts.losses.setAttribute("aria-label", `f over the steps. ${parts.summary.textContent}`);
     root.dataset.pictures = Number(root.dataset.pictures ?? 0) + 1;
@@ -186,18 +192,23 @@ function render({ model, el }) {
     parts.summary.setAttribute("aria-busy", "true"); // a screen reader waits until the hand lets go
     tell("");
     version += 1;
-    show();
     schedule();
   }
   const schedule = () => (waiting ||= requestAnimationFrame(paint));
 
   function save() {
+    clearTimeout(saving);
     judge();
     parts.summary.setAttribute("aria-busy", "false");
     if (!changed.size) return;
     for (const name of changed) model.set(name, state[name]);
     changed.clear();
     model.save_changes?.();
+  }
+
+  function saveSoon() {
+    clearTimeout(saving);
+    saving = setTimeout(save, 200); // after the picture, and once for a row of key presses
   }
 
   function judge() {
@@ -218,9 +229,9 @@ function render({ model, el }) {
     const { read = Number } = sliders[name] ?? { read: name === "seeds" ? Number : (chosen) => chosen || null };
     if (name) change(name, read(target.value));
   });
-  root.addEventListener("change", () => keyHeld || save());
+  root.addEventListener("change", () => keyHeld || saveSoon());
   root.addEventListener("keydown", () => (keyHeld = true));
-  root.addEventListener("keyup", () => ((keyHeld = false), save()));
+  root.addEventListener("keyup", () => ((keyHeld = false), saveSoon()));
   root.addEventListener("focusout", () => ((keyHeld = false), save()));
 
   const kept = (number, low, high) => Number(Math.max(low, Math.min(high, number)).toFixed(2));
@@ -252,7 +263,7 @@ function render({ model, el }) {
 
   // --- the kernel
 
-  const tell = (words) => (parts.answer.textContent = words);
+  const tell = (words) => write(parts.answer, words);
   parts.button.addEventListener("click", () => {
     save();
     tell("Waiting for the kernel …");
@@ -296,23 +307,30 @@ function render({ model, el }) {
 
   // --- the page around it
 
-  const resized = new ResizeObserver(schedule);
+  function measure() {
+    root.dataset.wide = WIDE.filter((width) => root.clientWidth >= width).length;
+    ({ clientWidth: width, clientHeight: height } = parts.surface);
+    colours = theme(look.palette, isDark());
+    schedule();
+  }
+  const resized = new ResizeObserver(measure);
+  resized.observe(root);
   resized.observe(parts.surface);
   const themed = new MutationObserver(() => {
-    schedule();
-    setTimeout(schedule, 500); // JupyterLab takes its style sheets away for a moment: then nothing has a size
+    measure();
+    setTimeout(measure, 500); // JupyterLab takes its style sheets away for a moment: then nothing has a size
   });
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   const scheme = matchMedia("(prefers-color-scheme: dark)");
-  scheme.addEventListener("change", schedule);
+  scheme.addEventListener("change", measure);
 
-  show();
+  measure();
   paint();
   root.dataset.alive = model.get("pictured") ? "instead" : "alone"; // explorer.css hides the picture that stands in
   return () => {
     resized.disconnect();
     themed.disconnect();
-    scheme.removeEventListener("change", schedule);
+    scheme.removeEventListener("change", measure);
     for (const [event, heard] of hear) model.off?.(event, heard);
     model.off?.("msg:custom", answer);
   };

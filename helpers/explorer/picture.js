@@ -14,20 +14,35 @@ function theme(palette, dark) {
     : { dark, page: ground, ink: black, pale: "#ddd", path: blue, other: vermilion, torch: black, star: orange };
 }
 
-// Give a canvas as many pixels as the screen has there; return its context in CSS pixels, and its size.
+// Give a canvas as many pixels as the screen has there; return its context, in CSS pixels.
 // It is opaque: Chromium needs half the time for such a frame.
-function sharpen(canvas, colours) {
+function sharpen(canvas, [width, height]) {
   const ratio = window.devicePixelRatio || 1;
-  const { clientWidth: width, clientHeight: height } = canvas;
-  if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
-  if (canvas.height !== Math.round(height * ratio)) canvas.height = Math.round(height * ratio);
+  const pixels = [width, height].map((length) => Math.round(length * ratio));
+  if (canvas.width !== pixels[0]) canvas.width = pixels[0];
+  if (canvas.height !== pixels[1]) canvas.height = pixels[1];
   const context = canvas.getContext("2d", { alpha: false });
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.fillStyle = colours.page;
-  context.fillRect(0, 0, width, height);
   context.font = FONT;
-  context.lineJoin = "round";
-  return { context, width, height, ratio };
+  context.lineJoin = "bevel";
+  return context;
+}
+
+// What stays while a slider moves is drawn once, on a sheet that lies under every picture of this canvas.
+const sheets = new WeakMap();
+function begin(canvas, size, colours, more, draw) {
+  const key = [...size, window.devicePixelRatio, JSON.stringify(colours), more].join();
+  if (sheets.get(canvas)?.key !== key) {
+    const sheet = document.createElement("canvas");
+    const context = sharpen(sheet, size);
+    context.fillStyle = colours.page;
+    context.fillRect(0, 0, ...size);
+    draw(context);
+    sheets.set(canvas, { key, sheet });
+  }
+  const context = sharpen(canvas, size);
+  context.drawImage(sheets.get(canvas).sheet, 0, 0, ...size);
+  return context;
 }
 
 function frame(width, height) {
@@ -51,17 +66,18 @@ function surfaceScales(width, height, [left, right, bottom, top]) {
   };
 }
 
-// Draw the contours once: shades between levels, and a line where the level, a smooth number, passes a whole one.
-function contours(width, height, ratio, view, colours) {
-  const sheet = document.createElement("canvas");
-  sheet.width = Math.round(width * ratio);
-  sheet.height = Math.round(height * ratio);
+// Shades between levels, and a line where the level, a smooth number, passes a whole one.
+function contours(width, height, view, colours) {
+  const ratio = window.devicePixelRatio || 1;
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
   const scales = surfaceScales(width, height, view);
-  const context = sheet.getContext("2d");
-  const image = context.createImageData(sheet.width, sheet.height);
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
   const g = [0, 0];
-  for (let row = 0; row < sheet.height; row++) {
-    for (let column = 0; column < sheet.width; column++) {
+  for (let row = 0; row < canvas.height; row++) {
+    for (let column = 0; column < canvas.width; column++) {
       const x = [scales.x0((column + 0.5) / ratio), scales.x1((row + 0.5) / ratio)];
       const f = Math.max(value(x), 1e-9);
       const level = LEVELS_PER_DECADE * (Math.log10(f) + 3);
@@ -71,13 +87,13 @@ function contours(width, height, ratio, view, colours) {
       const line = level > -0.5 ? Math.max(0, Math.min(1, 1.1 - distance)) : 0;
       const shade = Math.max(0, Math.min(10, Math.floor(level)));
       const alpha = 0.012 * shade + 0.2 * line;
-      const at = 4 * (row * sheet.width + column);
+      const at = 4 * (row * canvas.width + column);
       image.data.fill(colours.dark ? 255 : 0, at, at + 3);
       image.data[at + 3] = 255 * alpha;
     }
   }
   context.putImageData(image, 0, 0);
-  return sheet;
+  return canvas;
 }
 
 function trace(context, count, place) {
@@ -130,7 +146,8 @@ function star(context, x, y, radius) {
   context.closePath();
 }
 
-function axis(context, box, colours, ticks, [name, across]) {
+// Draw an axis; the name of an upright one is said in the picture, above its lines.
+function axis(context, box, colours, ticks, across = "") {
   context.strokeStyle = context.fillStyle = colours.ink;
   context.lineWidth = 1;
   context.textAlign = across ? "center" : "right";
@@ -147,9 +164,8 @@ function axis(context, box, colours, ticks, [name, across]) {
   context.lineTo(box.left, box.bottom);
   context.lineTo(box.right, box.bottom);
   context.stroke();
-  if (across) context.fillText(name, (box.left + box.right) / 2, box.bottom + 37);
+  if (across) context.fillText(across, (box.left + box.right) / 2, box.bottom + 37);
   context.textAlign = "left";
-  if (!across) say(context, name, box.left + 6, box.top + 16, box, colours);
 }
 
 function drawPath(context, scales, run, { colour, width = 2.6, dash = [], dots = true }) {
@@ -159,7 +175,13 @@ function drawPath(context, scales, run, { colour, width = 2.6, dash = [], dots =
   context.setLineDash(dash);
   trace(context, run.steps + 1, place);
   context.setLineDash([]);
-  if (dots) for (let i = 1; i < run.steps; i++) context.fillRect(place(i)[0] - 2, place(i)[1] - 2, 4, 4);
+  if (!dots) return;
+  context.beginPath();
+  for (let i = 1; i < run.steps; i++) {
+    const [x, y] = place(i);
+    if (Number.isFinite(x) && Number.isFinite(y)) context.rect(x - 2, y - 2, 4, 4);
+  }
+  context.fill();
 }
 
 function drawEnd(context, scales, run, colour, colours) {
@@ -174,13 +196,17 @@ function drawEnd(context, scales, run, colour, colours) {
   context.stroke();
 }
 
-function drawSurface(canvas, sheet, { runs, ends, torch, optimum, view }, colours) {
-  const { context, width, height } = sharpen(canvas, colours);
-  const scales = surfaceScales(width, height, view);
+function drawSurface(canvas, size, { runs, ends, torch, optimum, view }, colours) {
+  const scales = surfaceScales(...size, view);
   const { box } = scales;
+  const context = begin(canvas, size, colours, view, (sheet) => {
+    clipped(sheet, box, () => sheet.drawImage(contours(...size, view, colours), 0, 0, ...size));
+    const ticks = [-0.5, 0, 0.5, 1, 1.5].map((at) => [at, String(at).replace("-", "−")]);
+    axis(sheet, box, colours, ticks.map(([at, label]) => [scales.x(at), label]), "x₀");
+    axis(sheet, box, colours, ticks.map(([at, label]) => [scales.y(at), label]));
+  });
   const [main, other] = runs;
   clipped(context, box, () => {
-    context.drawImage(sheet, 0, 0, width, height);
     context.fillStyle = colours.path;
     context.globalAlpha = 0.45;
     for (const run of ends) {
@@ -202,14 +228,12 @@ function drawSurface(canvas, sheet, { runs, ends, torch, optimum, view }, colour
     if (other) drawEnd(context, scales, other, colours.other, colours);
     drawEnd(context, scales, main, colours.path, colours);
   });
+  say(context, "x₁", box.left + 6, box.top + 16, box, colours);
   const best = [scales.x(optimum[0]), scales.y(optimum[1])];
   say(context, `optimum (${optimum.join(", ")})`, best[0] + 14, best[1] + 34, box, colours);
   const last = [...main.points.subarray(2 * main.steps)];
   const seen = (p) => p[0] > view[0] && p[0] < view[1] && p[1] > view[2] && p[1] < view[3];
   if (seen(last)) say(context, "end", scales.x(last[0]) - 44, scales.y(last[1]) - 10, box, colours, colours.path);
-  const ticks = [-0.5, 0, 0.5, 1, 1.5].map((at) => [at, String(at).replace("-", "−")]);
-  axis(context, box, colours, ticks.map(([at, label]) => [scales.x(at), label]), ["x₀", true]);
-  axis(context, box, colours, ticks.map(([at, label]) => [scales.y(at), label]), ["x₁", false]);
 }
 
 // --- f over the steps
@@ -230,15 +254,29 @@ function quartiles(runs) {
   return lines;
 }
 
-function drawLosses(canvas, { runs, ends, torch }, colours) {
-  const { context, width, height } = sharpen(canvas, colours);
-  const box = frame(width, height);
+function drawLosses(canvas, size, { runs, ends, torch }, colours) {
+  const box = frame(...size);
   const [main, other] = runs;
   const x = (t) => box.left + ((box.right - box.left) * t) / main.steps;
   const y = (f) => {
     const decade = Math.max(DECADES[0] - 1, Math.log10(f)); // below the axis is below, also for f = 0
     return box.bottom - ((box.bottom - box.top) * (decade - DECADES[0])) / (DECADES[1] - DECADES[0]);
   };
+  const context = begin(canvas, size, colours, main.steps, (sheet) => {
+    const decades = [];
+    for (let e = DECADES[0]; e <= DECADES[1]; e += 2) decades.push([y(10 ** e), power(e)]);
+    sheet.strokeStyle = colours.pale;
+    sheet.lineWidth = 1;
+    for (const [at] of decades) {
+      sheet.beginPath();
+      sheet.moveTo(box.left, at);
+      sheet.lineTo(box.right, at);
+      sheet.stroke();
+    }
+    const marks = [0, 0.5, 1].map((part) => Math.round(part * main.steps)).map((t) => [x(t), String(t)]);
+    axis(sheet, box, colours, marks, "step");
+    axis(sheet, box, colours, decades);
+  });
   const line = (values, colour, lineWidth, dash = []) => {
     Object.assign(context, { strokeStyle: colour, lineWidth });
     context.setLineDash(dash);
@@ -246,14 +284,6 @@ function drawLosses(canvas, { runs, ends, torch }, colours) {
     context.setLineDash([]);
   };
   clipped(context, box, () => {
-    context.strokeStyle = colours.pale;
-    context.lineWidth = 1;
-    for (let e = DECADES[0]; e <= DECADES[1]; e += 2) {
-      context.beginPath();
-      context.moveTo(box.left, y(10 ** e));
-      context.lineTo(box.right, y(10 ** e));
-      context.stroke();
-    }
     if (ends.length) {
       const [low, middle, high] = quartiles(ends);
       const lowest = (f) => Math.max(-1e4, y(f));
@@ -270,11 +300,7 @@ function drawLosses(canvas, { runs, ends, torch }, colours) {
     line(main.values, colours.path, 2.6);
     if (torch) line(torch.values, colours.torch, 1.6, [3, 5]);
   });
-  const decades = [];
-  for (let e = DECADES[0]; e <= DECADES[1]; e += 2) decades.push([y(10 ** e), power(e)]);
-  const marks = [0, 0.5, 1].map((part) => Math.round(part * main.steps)).map((t) => [x(t), String(t)]);
-  axis(context, box, colours, marks, ["step", true]);
-  axis(context, box, colours, decades, ["f without noise", false]);
+  say(context, "f without noise", box.left + 6, box.top + 16, box, colours);
   const names = [[main.optimizer, colours.path]];
   if (other) names.push([`${other.optimizer}, dashed`, colours.other]);
   if (torch) names.push(["torch, dotted", colours.torch]);
