@@ -137,7 +137,7 @@ def press(page: Page, target: str) -> list[float]:
 
 
 def drag(page: Page, target: str, changes: int) -> tuple[list[float], list[float]]:
-    """Change the slider 60 times a second, as a hand that drags it does; return when it changed and when it was seen."""
+    """Change the slider 60 times a second, as a hand does that drags it; return when it changed and was drawn."""
     page.evaluate(DRAG, [target, changes, 0])
     page.sent_in_drag = len(page.sent)  # type: ignore[attr-defined]
     page.wait_for_timeout(1500)

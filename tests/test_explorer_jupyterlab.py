@@ -154,7 +154,9 @@ def test_torch_is_run_and_laid_over_the_picture(page, explorer, optimizer):
     assert explorer.pixels() == pixels
 
 
-@pytest.mark.parametrize("slider", ['.byg-explorer [data-name="noise"]', ".noUi-handle"], ids=["explorer", "plain form"])
+@pytest.mark.parametrize(
+    "slider", ['.byg-explorer [data-name="noise"]', ".noUi-handle"], ids=["explorer", "plain form"]
+)
 def test_sliders_moved_while_cells_run_leave_every_output_whole(page, explorer, slider):
     whole = page.evaluate(SHOWN)
     assert len({figure[0] for figure in whole[3:-1]}) == 1  # each cell draws the same
