@@ -127,14 +127,16 @@ class Picture:
         with mpl.rc_context(WHOLE_FIGURE):  # type: ignore[arg-type]
             self.figure.savefig(path, metadata={field: self.summary} if field else None)
 
+    def bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the figure and its description as a notebook shows them, by MIME type, and their metadata."""
+        bundle = {"image/png": self.png(), "text/plain": self.describe()}
+        return bundle, {"image/png": {"alt": self.summary, "software": f"matplotlib {mpl.__version__}"}}
+
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        display(  # type: ignore[no-untyped-call]
-            {"image/png": self.png(), "text/plain": self.describe()},
-            metadata={"image/png": {"alt": self.summary, "software": f"matplotlib {mpl.__version__}"}},
-            raw=True,
-        )
+        bundle, metadata = self.bundle()
+        display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
         print(textwrap.fill(self.summary, LINE, break_long_words=False, break_on_hyphens=False))
 
 

@@ -136,15 +136,12 @@ def notebook(folder: Path, *cells: str) -> str:
 
 def stored_notebook(folder: Path, explorer: Any) -> Path:
     """Write a notebook as lessons are stored: with the form, the picture and its sentence, but nothing that is live."""
-    v4, picture = nbformat.v4, explorer.picture()
-    explorer.pictured = True
+    v4 = nbformat.v4
     form = {"text/plain": repr(explorer), "text/html": pages.static_form(explorer.static_state())}
-    shown = {"image/png": base64.b64encode(picture.png()).decode(), "text/plain": picture.describe()}
-    outputs = [
-        v4.new_output("display_data", form),
-        v4.new_output("display_data", shown, metadata={"image/png": {"alt": picture.summary}}),
-        v4.new_output("stream", name="stdout", text=picture.summary),
-    ]
+    outputs = [v4.new_output("display_data", form)]
+    for bundle, metadata in explorer.stand_in():
+        told = {kind: base64.b64encode(data).decode() if kind == "image/png" else data for kind, data in bundle.items()}
+        outputs.append(v4.new_output("display_data", told, metadata=metadata))
     made = v4.new_notebook(cells=[v4.new_code_cell("explore_adam()", execution_count=1, outputs=outputs)])
     made.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC})
     nbformat.write(made, folder / "stored.ipynb")

@@ -35,7 +35,12 @@ def draw():
     plt.show()"""
 PLAIN_FORM = "\n".join(lesson_cell(words) for words in ("torch.optim.Adam", "def adam(", "interactive_output"))
 END = "print(explorer.lr, explorer.noise, explorer.start, explorer.trajectory.steps)"
-CELLS = [BEGIN, "explorer = explore_adam()\nexplorer", PLAIN_FORM, *["draw()"] * FIGURES, END]
+BESIDE = """display(explore_adam())
+print("my own words")
+display(explorer)
+plt.plot([0, 1])
+plt.show()"""
+CELLS = [BEGIN, "explorer = explore_adam()\nexplorer", PLAIN_FORM, *["draw()"] * FIGURES, BESIDE, END]
 SHOWN = """() => Array.from(window.jupyterapp.shell.currentWidget.content.model.cells)
     .filter(cell => cell.type === 'code')
     .map(cell => cell.outputs.toJSON().map(output => output.text ?? output.data['image/png'] ?? output.output_type))"""
@@ -96,6 +101,36 @@ def run_last_cell(page):
 def test_picture_that_stands_in_is_hidden_where_the_explorer_runs(page, explorer):
     outputs = page.locator(".jp-Cell").nth(1).locator(".jp-OutputArea-child")
     assert [outputs.nth(i).is_visible() for i in range(outputs.count())] == [True, False, False]
+
+
+def test_only_what_stands_in_is_hidden(page):
+    cell = page.locator(".jp-Cell").nth(-2)
+    cell.locator("[data-alive]").nth(1).wait_for()
+    outputs = cell.locator(".jp-OutputArea-child")
+    visible = [outputs.nth(i).is_visible() for i in range(outputs.count())]
+    assert visible == [True, False, False, True, True, False, False, True]
+    assert outputs.nth(3).inner_text().strip() == "my own words"
+
+
+def test_shortcuts_with_ctrl_reach_the_notebook(page, explorer):
+    dirty = "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
+    explorer.press("noise", "ArrowRight")
+    assert page.evaluate(dirty)
+    page.keyboard.press("Control+s")
+    page.wait_for_function(dirty.replace("=> ", "=> !"))
+    explorer.press("noise", "ArrowLeft")
+
+
+def test_two_views_hear_their_own_answers(page):
+    first, second = Explorer(page), Explorer(page, 2)  # of one explorer; between them stands another one
+    first.press("steps", "ArrowRight")
+    first.saved()
+    assert second.label("steps") == first.label("steps") == "210"
+    first.root.locator(".byg-run").click()
+    first.root.locator(".byg-answer", has_text="largest difference").wait_for()
+    assert second.answer == ""
+    first.press("steps", "ArrowLeft")
+    first.saved()
 
 
 def test_nothing_is_sent_while_the_hand_moves_and_the_traits_follow_when_it_lets_go(page, explorer):
@@ -159,7 +194,7 @@ def test_torch_is_run_and_laid_over_the_picture(page, explorer, optimizer):
 )
 def test_sliders_moved_while_cells_run_leave_every_output_whole(page, explorer, slider):
     whole = page.evaluate(SHOWN)
-    assert len({figure[0] for figure in whole[3:-1]}) == 1  # each cell draws the same
+    assert len({figure[0] for figure in whole[3:-2]}) == 1  # each cell draws the same
     page.evaluate(ACTIVATE, 3)
     counts = [cell["count"] for cell in page.evaluate(live_lab.OUTPUTS)]
     command(page, "notebook:run-all-below")
@@ -170,13 +205,13 @@ def test_sliders_moved_while_cells_run_leave_every_output_whole(page, explorer, 
     page.wait_for_function(live_lab.ALL_CELLS_RAN)
     page.wait_for_timeout(300)
     assert moved >= FIGURES / 2
-    assert page.evaluate(SHOWN)[3:-1] == whole[3:-1]
+    assert page.evaluate(SHOWN)[3:-2] == whole[3:-2]
 
 
 def test_plain_form_follows_its_slider(page, explorer):
     form = page.locator(".jp-Cell").nth(2)
     words, picture = form.locator(".widget-label", has_text="learning rate 0.100"), form.locator("img.widget-image")
-    assert words.inner_text().startswith("noise 0.5")
+    assert words.inner_text().startswith("noise 0.")
     before = picture.get_attribute("src")
     form.locator(".noUi-handle").nth(1).press("ArrowRight")
     form.locator(".widget-label", has_text="learning rate 0.112").wait_for()

@@ -149,7 +149,7 @@ SLIDERS = [
 @pytest.mark.parametrize(("name", "before", "after", "said"), SLIDERS, ids=[row[0] for row in SLIDERS])
 def test_a_key_moves_slider_words_and_picture(opened, name, before, after, said):
     explorer = opened()
-    explorer.root.locator("details > summary").click()
+    explorer.root.locator("details > summary").first.click()
     pixels, summary = explorer.pixels(), explorer.summary
     assert explorer.label(name) == before
     explorer.press(name, "ArrowLeft" if name == "beta2" else "ArrowRight")
@@ -161,7 +161,7 @@ def test_a_key_moves_slider_words_and_picture(opened, name, before, after, said)
 @pytest.mark.parametrize("name", [row[0] for row in SLIDERS])
 def test_the_mouse_moves_slider_words_and_picture(opened, name):
     explorer = opened()
-    explorer.root.locator("details > summary").click()
+    explorer.root.locator("details > summary").first.click()
     pixels, label, summary = explorer.pixels(), explorer.label(name), explorer.summary
     explorer.slide(name, 0.3, 0.6)
     assert explorer.label(name) != label
@@ -175,7 +175,7 @@ def test_the_mouse_moves_slider_words_and_picture(opened, name):
         ("optimizer", "RMSprop", "RMSprop, lr"),
         ("compare", "SGD", "SGD: ends"),
         ("kind", "term", ""),
-        ("seeds", "64", "Of 64 seeds, 36 end"),
+        ("seeds", "64", "Of Adam's 64 seeds, 36 end"),
     ],
     ids=["optimizer", "compare", "kind", "seeds"],
 )
@@ -226,11 +226,58 @@ def test_tab_leads_through_every_control(page, opened):
     explorer = opened()
     explorer.control("noise").focus()
     visited = []
-    for _ in range(11):
+    for _ in range(12):
         visited.append(page.evaluate("() => document.activeElement.dataset.name ?? document.activeElement.className"))
         page.keyboard.press("Tab")
     assert visited[:9] == ["noise", "lr", "steps", "seed", "optimizer", "compare", "kind", "draws", "seeds"]
     assert "byg-start" in visited
+
+
+def test_start_moves_with_its_own_keys_and_button_only(page, opened):
+    explorer = opened()
+    handle = explorer.root.locator(".byg-start")
+    assert [handle.get_attribute(f"aria-value{end}") for end in ("min", "max")] == ["-0.7", "1.7"]
+    handle.focus()
+    page.keyboard.press("Control+ArrowRight")
+    box = handle.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down(button="right")
+    page.mouse.move(x + 60, y)
+    page.mouse.up(button="right")
+    assert handle.get_attribute("aria-valuetext") == "x₀ 0.10, x₁ 0.10"
+    page.mouse.move(x + 8, y)  # taken at its rim it does not jump
+    page.mouse.down()
+    page.mouse.move(x + 9, y)
+    page.mouse.up()
+    explorer.painted()
+    assert handle.get_attribute("aria-valuetext") in ("x₀ 0.10, x₁ 0.10", "x₀ 0.11, x₁ 0.10")
+
+
+def test_settings_that_the_hand_cannot_reach_are_shown(opened):
+    explorer = opened(explore_adam(seeds=10, steps=15, seed=12345))
+    shown = [explorer.control(name).input_value() for name in ("seeds", "steps", "seed")]
+    assert shown == ["10", "15", "12345"]
+    explorer.press("steps", "ArrowRight")
+    assert explorer.label("steps") == "16"
+
+
+def test_a_path_that_runs_away_leaves_the_picture_where_it_does(page, opened):
+    explorer = opened(explore_adam(optimizer="SGD", lr=1.0, noise=0.0, start=(1.7, -0.6), steps=10))
+    inside = page.evaluate(
+        """([source]) => {
+            const [near, FAR] = new Function(`${source}; return [near, FAR]`)();
+            const [from, to] = near(100, 50, -1e9, -1e8); // the slope must stay
+            return [100 - to * 1e9, 50 - to * 1e8, near(2e4, 0, 0, 5), near(-2e4, -2e4, 4e4, 4e4), -FAR];
+        }""",
+        [(explorer_pages.pages.HERE / "picture.js").read_text(encoding="utf-8")],
+    )
+    x, y, beside, across, far = inside
+    assert x == pytest.approx(far)
+    assert y == pytest.approx(50 - (100 - far) / 10)
+    assert beside is None
+    assert across == pytest.approx([0.25, 0.75])
+    assert "Not finite from step" in explorer.summary
 
 
 def test_text_below_the_picture_is_a_live_region(opened):
@@ -258,7 +305,7 @@ def test_tasks_can_be_solved_by_hand(opened):
     explorer.saved()
     assert explorer.label("lr") == "0.115"
     assert low.get_attribute("data-solved") == "true"
-    assert "Solved: Adam, lr 0.115." in low.inner_text()
+    assert "Solved: Adam, lr 0.115, seed 0. Of 64 seeds, 1 get there." in low.inner_text()
 
     explorer.control("optimizer").select_option("SGD")
     explorer.put("lr", 97)
@@ -268,15 +315,26 @@ def test_tasks_can_be_solved_by_hand(opened):
     explorer.press("lr", "ArrowLeft")
     explorer.saved()
     assert first.get_attribute("data-solved") == "true"
-    assert "Solved: SGD, lr 0.0832." in first.inner_text()
+    assert "Solved: SGD, lr 0.0832, seed 0." in first.inner_text()
 
 
 # --- where it stands
 
 
+def test_what_was_solved_at_first_is_not_the_hands_work(page, opened):
+    explorer = opened(explore_adam(steps=100, lr=0.115))
+    low, _ = explorer.root.locator(".byg-tasks li").all()
+    explorer.control("noise").focus()
+    page.keyboard.press("Tab")
+    page.wait_for_timeout(300)
+    assert low.get_attribute("data-solved") == "false"
+
+
 def test_button_says_that_torch_needs_a_kernel(opened):
     explorer = opened()
     assert explorer.root.locator("button").is_disabled()
+    assert explorer.answer == "It needs a kernel: run the cell in JupyterLab."
+    explorer.press("noise", "ArrowRight")
     assert explorer.answer == "It needs a kernel: run the cell in JupyterLab."
 
 
@@ -292,7 +350,18 @@ def test_an_exported_notebook_moves_without_kernel_and_network(page, tmp_path):
     explorer.press("lr", "ArrowRight")
     assert "lr 0.105" in explorer.summary
     assert not other.locator(".jp-OutputArea-child img").first.is_visible()
+    assert not other.locator(".byg-instead").first.is_visible()
     other.close()
+
+
+def test_a_white_page_stays_dark_on_light_where_the_system_is_dark(page, tmp_path):
+    form = explorer_pages.pages.static_form(explore_adam().static_state())
+    (tmp_path / "white.html").write_text(f"<!doctype html><meta charset='utf-8'>{form}", encoding="utf-8")
+    page.emulate_media(color_scheme="dark")
+    page.goto((tmp_path / "white.html").as_uri())
+    page.wait_for_selector("[data-alive]")
+    assert Explorer(page).root.get_attribute("data-dark") == "false"
+    page.emulate_media(color_scheme="light")
 
 
 def test_two_explorers_on_one_page_are_independent(page, opened):
@@ -351,6 +420,14 @@ def test_pictures_are_sharp_on_a_screen_with_two_pixels_for_one(page, opened):
         "canvas => canvas.width / canvas.clientWidth"
     ) == pytest.approx(2, abs=0.01)
     session.send("Emulation.clearDeviceMetricsOverride")
+
+
+def test_pictures_are_drawn_again_where_the_page_is_zoomed(page, opened):
+    explorer = opened()
+    drawn = explorer.drawn
+    page.evaluate("() => window.dispatchEvent(new Event('resize'))")
+    explorer.painted()
+    assert explorer.drawn == drawn + 1
 
 
 def test_one_picture_for_many_changes_within_one_frame(opened):

@@ -57,6 +57,10 @@ CODE = {
     },
     "05": {"optimizer.step()  # NEW: the outer": "optimizer.zero_grad()  # NEW: the outer"},  # another path
     "06": {"20 seeds: f without noise": "20 seeds: f with noise"},  # another title on a picture
+    "07": {
+        'lr=0.1, draws="shared")': 'lr=0.2, draws="shared")',  # another explorer
+        "runs=256,  # NEW": "runs=255,  # NEW",  # another shape
+    },
 }
 
 

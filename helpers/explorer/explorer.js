@@ -4,11 +4,6 @@
 const SETTINGS = ["noise", "lr", "steps", "seed", "start", "beta1", "beta2"].concat(
   ["optimizer", "compare", "kind", "draws", "seeds"],
 );
-const NOTCHES = 150; // of the learning rate, from 0.001 to 1
-const lrAt = (notch) => Number((10 ** (notch / 50 - 3)).toPrecision(3));
-const notchOf = (lr) => Math.round(50 * (Math.log10(lr) + 3));
-const threeDigits = (lr) => lr.toPrecision(3);
-
 const SLIDERS = [
   { name: "noise", label: "noise", max: 1, step: 0.01, words: (noise) => noise.toFixed(2) },
   { name: "lr", label: "learning rate", max: NOTCHES, step: 1, read: lrAt, place: notchOf, words: threeDigits },
@@ -22,53 +17,9 @@ const NAMES = Object.keys(OPTIMIZERS).map((name) => [name, name]);
 const CHOICES = [
   { name: "optimizer", label: "optimiser", options: NAMES },
   { name: "compare", label: "beside it", options: [["", "none"], ...NAMES] },
-  { name: "kind", label: "noise", options: [["factor", "multiplied"], ["term", "added"]] },
-  { name: "draws", label: "draws a step", options: [["independent", "two"], ["shared", "one"]] },
-  { name: "seeds", label: "seeds", options: [[0, "one"], [64, "64"]] },
-];
-
-// --- words, the same as in words.py
-
-function short(number) {
-  if (Number.isFinite(number)) return number.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2");
-  return String(number).toLowerCase().replace("infinity", "inf");
-}
-const coordinate = (number) => (Math.abs(number) < 1e4 ? number.toFixed(3) : short(number));
-
-function ending(run) {
-  const [x0, x1] = run.points.subarray(2 * run.steps);
-  const lost = run.points.findIndex((number) => !Number.isFinite(number));
-  const gone = lost < 0 ? "" : ` Not finite from step ${lost >> 1} on.`;
-  return `ends at (${coordinate(x0)}, ${coordinate(x1)}), f = ${short(run.values[run.steps])}.${gone}`;
-}
-
-function sentence({ lr, noise, steps }, [main, other], ends) {
-  const settings = `lr ${threeDigits(lr)}, noise ${noise.toFixed(2)}, ${steps} steps`;
-  const words = [`${main.optimizer}, ${settings}: ${ending(main)}`];
-  if (other) words.push(`${other.optimizer}: ${ending(other)}`);
-  if (ends.length) {
-    const below = ends.filter((run) => run.values[steps] < OPTIMUM_SEEN).length;
-    words.push(`Of ${ends.length} seeds, ${below} end below 1e-6.`);
-  }
-  return words.join(" ");
-}
-
-// --- tasks
-
-const TASKS = [
-  {
-    text: "Get f below 1e-6 within 100 steps at noise 0.50.",
-    solved: ({ noise, steps }, run) => noise === 0.5 && steps <= 100 && run.values[steps] < OPTIMUM_SEEN,
-  },
-  {
-    text: "Find the learning rate at which an optimiser first diverges: its path ends in NaN or Inf, at no smaller one.",
-    solved(settings, run) {
-      if (!diverges(run)) return false;
-      for (let below = 0; lrAt(below) < settings.lr; below++)
-        if (diverges(simulate(settings, { lr: lrAt(below) }))) return false;
-      return true;
-    },
-  },
+  { name: "kind", label: "noise is", options: [["factor", "multiplied"], ["term", "added"]] },
+  { name: "draws", label: "f, gradient", options: [["independent", "own draw"], ["shared", "shared"]] },
+  { name: "seeds", label: "seeds", options: [[0, "1"], [64, "64"]] },
 ];
 
 // --- elements
@@ -86,8 +37,9 @@ function write(node, words) {
 }
 
 // JupyterLab would take the arrow keys for itself.
+const NO_SHORTCUTS = "data-lm-suppress-shortcuts";
 const control = (tag, attributes, ...children) =>
-  element(tag, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
+  element(tag, { [NO_SHORTCUTS]: "", ...attributes }, ...children);
 
 const group = (name, ...children) => element("div", { class: `byg-${name}` }, ...children);
 
@@ -112,18 +64,35 @@ function build(el) {
   parts.summary = element("p", { class: "byg-summary", "aria-live": "polite", "aria-atomic": "true" });
   parts.button = control("button", { type: "button", class: "byg-run" }, "run in torch");
   parts.answer = element("span", { class: "byg-answer", role: "status" });
+  const meanings = MEANINGS.flatMap(([word, meaning]) => [element("dt", {}, word), element("dd", {}, meaning)]);
   parts.tasks = TASKS.map(({ text }) => element("li", { "data-solved": "false" }, text));
   el.classList.add("byg-explorer");
   el.append(
     group("sliders", ...pick(false)),
     group("choices", ...choices),
-    element("details", {}, control("summary", {}, "beta1 and beta2"), group("sliders", ...pick(true))),
+    group(
+      "folds",
+      element("details", {}, control("summary", {}, "beta1 and beta2"), group("sliders", ...pick(true))),
+      element("details", {}, control("summary", {}, "what is what"), element("dl", {}, ...meanings)),
+    ),
     group("pictures", group("surface", parts.surface, parts.handle), parts.losses),
     parts.summary,
     group("foot", parts.button, parts.answer),
+    element("p", { class: "byg-question" }, QUESTION),
     element("ul", { class: "byg-tasks" }, ...parts.tasks),
   );
   return parts;
+}
+
+// Whether the ground under an element is dark: that of the first element around it that has one, or else the page's.
+function isDark(el) {
+  for (let around = el; around; around = around.parentElement) {
+    const ground = getComputedStyle(around).backgroundColor.match(/[\d.]+/g) ?? [0, 0, 0, 0]; // none: not in the page yet
+    const [red, green, blue, alpha = 1] = ground.map(Number);
+    if (alpha > 0) return red + green + blue < 384;
+  }
+  const { colorScheme } = getComputedStyle(document.documentElement);
+  return colorScheme.includes("dark") && matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
 // --- the instrument
@@ -137,30 +106,38 @@ function render({ model, el }) {
   const state = Object.fromEntries(SETTINGS.map((name) => [name, model.get(name)]));
   const changed = new Set();
   const shown = {};
+  const NO_KERNEL = model.send ? "" : "It needs a kernel: run the cell in JupyterLab.";
   let runs = [];
   let torch = null;
+  const view = Math.random(); // another view of the same explorer hears the kernel's answers, too
   let version = 0;
   let waiting = 0;
   let saving = 0;
+  let moved = false;
   let keyHeld = false;
 
-  const isDark = () => {
-    const light = document.body.dataset.jpThemeLight;
-    return light ? light === "false" : matchMedia("(prefers-color-scheme: dark)").matches;
-  };
   let [width, height, colours] = [0, 0, null]; // kept: who asks for them makes the page lay itself out
   const scales = () => surfaceScales(width, height, look.view);
 
   function show() {
-    const moved = ({ name }) => shown[name] !== state[name];
-    for (const { name, place = Number, words } of SLIDERS.filter(moved)) {
-      parts.inputs[name].value = place(state[name]);
+    const isNew = ({ name }) => shown[name] !== state[name];
+    for (const { name, max, step, place = Number, words } of SLIDERS.filter(isNew)) {
+      const at = place(state[name]);
+      parts.inputs[name].max = Math.max(max, at); // Python may have set what the hand cannot
+      parts.inputs[name].step = Math.abs(at / step - Math.round(at / step)) < 1e-6 ? step : step / 10;
+      parts.inputs[name].value = at;
       parts.inputs[name].setAttribute("aria-valuetext", words(state[name]));
       parts.outputs[name].textContent = words(state[name]);
     }
-    for (const { name } of CHOICES.filter(moved)) parts.inputs[name].value = state[name] ?? "";
+    for (const { name } of CHOICES.filter(isNew)) {
+      const chosen = String(state[name] ?? "");
+      const known = [...parts.inputs[name].options].some(({ value }) => value === chosen);
+      if (!known) parts.inputs[name].append(element("option", { value: chosen }, chosen));
+      parts.inputs[name].value = chosen;
+    }
     Object.assign(shown, state);
     const [x0, x1] = state.start.map((number) => number.toFixed(2));
+    [parts.handle.ariaValueMin, parts.handle.ariaValueMax] = look.view;
     parts.handle.setAttribute("aria-valuenow", x0);
     parts.handle.setAttribute("aria-valuetext", `x₀ ${x0}, x₁ ${x1}`);
   }
@@ -172,10 +149,11 @@ function render({ model, el }) {
 
     runs = [simulate(state)];
     if (state.compare) runs.push(simulate(state, { optimizer: state.compare }));
-    const ends = Array.from({ length: state.seeds }, (_, i) => simulate(state, { seed: state.seed + i }));
+    const ends = bySeed(state, state.seeds);
     drawSurface(parts.surface, [width, height], { runs, ends, torch, ...look }, colours);
     drawLosses(parts.losses, [width, height], { runs, ends, torch }, colours);
     show();
+    parts.handle.dataset.side = state.start[0] < -0.3 ? "right" : "left";
     parts.handle.style.left = `${scales().x(state.start[0])}px`;
     parts.handle.style.top = `${scales().y(state.start[1])}px`;
     write(parts.summary, sentence(state, runs, ends));
@@ -188,9 +166,10 @@ function render({ model, el }) {
     if (state[name] === value) return;
     state[name] = value;
     changed.add(name);
+    moved = true;
     torch = null; // it belongs to the settings before
     parts.summary.setAttribute("aria-busy", "true"); // a screen reader waits until the hand lets go
-    tell("");
+    tell(NO_KERNEL);
     version += 1;
     schedule();
   }
@@ -198,12 +177,13 @@ function render({ model, el }) {
 
   function save() {
     clearTimeout(saving);
+    if (!moved) return;
+    moved = false;
     judge();
     parts.summary.setAttribute("aria-busy", "false");
-    if (!changed.size) return;
     for (const name of changed) model.set(name, state[name]);
+    if (changed.size) model.save_changes?.();
     changed.clear();
-    model.save_changes?.();
   }
 
   function saveSoon() {
@@ -213,10 +193,12 @@ function render({ model, el }) {
 
   function judge() {
     const run = simulate(state);
-    TASKS.forEach(({ solved }, i) => {
+    TASKS.forEach(({ solved, more }, i) => {
       if (parts.tasks[i].dataset.solved !== "true" && solved(state, run)) {
         parts.tasks[i].dataset.solved = "true";
-        parts.tasks[i].append(element("b", {}, ` Solved: ${run.optimizer}, lr ${state.lr.toPrecision(3)}.`));
+        const how = `${run.optimizer}, lr ${threeDigits(state.lr)}, seed ${state.seed}`;
+        const betas = state.beta1 === 0.9 && state.beta2 === 0.999 ? "" : `, betas ${state.beta1}, ${state.beta2}`;
+        parts.tasks[i].append(element("b", {}, ` Solved: ${how}${betas}.${more(state)}`));
       }
     });
   }
@@ -242,9 +224,13 @@ function render({ model, el }) {
   }
   const follow = ({ clientX, clientY }) => {
     const { left, top } = parts.surface.getBoundingClientRect();
-    moveStart(scales().x0(clientX - left), scales().x1(clientY - top));
+    moveStart(scales().x0(clientX - left - held[0]), scales().x1(clientY - top - held[1]));
   };
+  let held = [0, 0]; // where on the handle the pointer took it
   parts.handle.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    const { left, top, width, height } = parts.handle.getBoundingClientRect();
+    held = [event.clientX - left - width / 2, event.clientY - top - height / 2];
     parts.handle.setPointerCapture(event.pointerId);
     parts.handle.focus();
     event.preventDefault();
@@ -255,11 +241,17 @@ function render({ model, el }) {
   parts.handle.addEventListener("lostpointercapture", save);
   const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] };
   parts.handle.addEventListener("keydown", (event) => {
-    if (!ARROWS[event.key]) return;
+    if (!ARROWS[event.key] || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     const far = event.shiftKey ? 0.01 : 0.05;
     moveStart(...ARROWS[event.key].map((way, i) => state.start[i] + far * way));
   });
+
+  // JupyterLab looks for this attribute before it takes a key. Its shortcuts with Ctrl or Cmd shall work here, too.
+  function lendShortcuts({ target, ctrlKey, metaKey }) {
+    if (target.dataset && root.contains(target)) target.toggleAttribute(NO_SHORTCUTS, !(ctrlKey || metaKey));
+  }
+  window.addEventListener("keydown", lendShortcuts, true);
 
   // --- the kernel
 
@@ -268,7 +260,7 @@ function render({ model, el }) {
     save();
     tell("Waiting for the kernel …");
     try {
-      model.send({ run: version, settings: state });
+      model.send({ run: [view, version], settings: state });
     } catch {
       return tell("The kernel behind this explorer is gone. Run its cell again.");
     }
@@ -277,8 +269,8 @@ function render({ model, el }) {
     setTimeout(() => unheard() && tell("The kernel is busy, or it was restarted: then run this cell again."), 8000);
   });
   function answer({ run, refused }, buffers) {
-    if (run === undefined) return;
-    if (run !== version || refused) return tell(refused ?? "The settings changed meanwhile. Run it again.");
+    if (run?.[0] !== view) return;
+    if (run[1] !== version || refused) return tell(refused ?? "The settings changed meanwhile. Run it again.");
     const numbers = (view) => new Float64Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
     const [points, values] = buffers.map(numbers);
     torch = { points, values, steps: values.length - 1 };
@@ -290,7 +282,7 @@ function render({ model, el }) {
   }
   if (!model.send) {
     parts.button.disabled = true;
-    tell("It needs a kernel: run the cell in JupyterLab.");
+    tell(NO_KERNEL);
   } else {
     model.on("msg:custom", answer);
   }
@@ -299,7 +291,7 @@ function render({ model, el }) {
       if (changed.has(name) || String(state[name]) === String(model.get(name))) return;
       change(name, model.get(name));
       changed.delete(name); // Python knows it
-      parts.summary.setAttribute("aria-busy", "false");
+      saveSoon();
     };
     return [`change:${name}`, heard];
   });
@@ -310,7 +302,7 @@ function render({ model, el }) {
   function measure() {
     root.dataset.wide = WIDE.filter((width) => root.clientWidth >= width).length;
     ({ clientWidth: width, clientHeight: height } = parts.surface);
-    colours = theme(look.palette, isDark());
+    colours = theme(look.palette, isDark(el));
     schedule();
   }
   const resized = new ResizeObserver(measure);
@@ -323,14 +315,17 @@ function render({ model, el }) {
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", measure);
+  window.addEventListener("resize", measure); // a zoomed page has other pixels
 
   measure();
   paint();
-  root.dataset.alive = model.get("pictured") ? "instead" : "alone"; // explorer.css hides the picture that stands in
+  root.dataset.alive = "true"; // explorer.css hides the picture that stands in
   return () => {
     resized.disconnect();
     themed.disconnect();
     scheme.removeEventListener("change", measure);
+    window.removeEventListener("resize", measure);
+    window.removeEventListener("keydown", lendShortcuts, true);
     for (const [event, heard] of hear) model.off?.(event, heard);
     model.off?.("msg:custom", answer);
   };

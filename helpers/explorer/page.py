@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-MODULE = "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("simulation.js", "picture.js", "explorer.js"))
-"""The one JavaScript module: its three parts, one after the other. The last one exports ``render``."""
+PARTS = ("simulation.js", "words.js", "picture.js", "explorer.js")
+MODULE = "\n".join((HERE / name).read_text(encoding="utf-8") for name in PARTS)
+"""The one JavaScript module: its parts, one after the other. The last one exports ``render``."""
 
 STYLE = (HERE / "explorer.css").read_text(encoding="utf-8")
 

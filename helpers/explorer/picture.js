@@ -96,18 +96,35 @@ function contours(width, height, view, colours) {
   return canvas;
 }
 
+const FAR = 1e4; // pixels; a canvas counts no further, and a path that runs away goes on for ever
+
+// The part of the way from (x, y) by (across, down) that is not far away, as two fractions of it; null if there is none.
+// Source: Y.-D. Liang and B. A. Barsky, "A new concept and method for line clipping", ACM TOG 3 (1984).
+function near(x, y, across, down) {
+  let [from, to] = [0, 1];
+  for (const [at, way] of [[x, across], [y, down]]) {
+    const ends = [(-FAR - at) / way, (FAR - at) / way];
+    if (way) [from, to] = [Math.max(from, Math.min(...ends)), Math.min(to, Math.max(...ends))];
+    else if (Math.abs(at) > FAR) return null;
+  }
+  return from <= to ? [from, to] : null;
+}
+
 function trace(context, count, place) {
   context.beginPath();
-  let pen = false;
+  let [x, y, pen] = [NaN, NaN, false];
   for (let i = 0; i < count; i++) {
-    const [x, y] = place(i);
-    const drawable = Number.isFinite(x) && Number.isFinite(y);
-    if (drawable) {
-      const [across, down] = [x, y].map((pixel) => Math.max(-1e4, Math.min(1e4, pixel))); // a canvas counts no further
-      if (pen) context.lineTo(across, down);
-      else context.moveTo(across, down);
+    const [u, v] = place(i);
+    const isNear = Math.abs(u) <= FAR && Math.abs(v) <= FAR;
+    if (isNear && pen) {
+      context.lineTo(u, v);
+    } else {
+      const part = Number.isFinite(u - x) && Number.isFinite(v - y) && near(x, y, u - x, v - y);
+      if (part && !pen) context.moveTo(x + part[0] * (u - x), y + part[0] * (v - y));
+      if (part) context.lineTo(x + part[1] * (u - x), y + part[1] * (v - y));
+      else if (isNear) context.moveTo(u, v);
     }
-    pen = drawable;
+    [x, y, pen] = [u, v, isNear];
   }
   context.stroke();
 }

@@ -53,6 +53,7 @@ function uniforms(seed, count) {
 const tables = new Map(); // seed -> its draws: the same ones for every position of the other sliders
 function draws(seed, count) {
   if (!(tables.get(seed)?.length >= count)) tables.set(seed, uniforms(seed, Math.max(count, 1000)));
+  if (tables.size > 300) tables.delete(tables.keys().next().value);
   return tables.get(seed);
 }
 
@@ -145,6 +146,10 @@ function simulate(settings, { optimizer = settings.optimizer, seed = settings.se
     values[t] = value(x);
   }
   return { optimizer, points, values, losses, steps };
+}
+
+function bySeed(settings, count) {
+  return Array.from({ length: count }, (_, i) => simulate(settings, { seed: settings.seed + i }));
 }
 
 function diverges(run) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import operator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from .page import MODULE, STYLE, page, static_form
 from .simulation import DRAWS, KINDS, OPTIMIZERS, Array, Settings, largest_difference, simulate
 
 NAMES = [field.name for field in fields(Settings)]
-LARGEST_SEED = 2**32 - 1
+LARGEST_SEED = 2**32 - 64  # the page's draws know seeds of 32 bits, also for the last of 64 seeds
 LOOK = {"palette": PALETTE, "view": list(plots.VIEW), "optimum": rosenbrock.optimum().tolist()}
 RANGES: dict[str, tuple[float, float]] = {
     "noise": (0, 1),
@@ -51,20 +53,19 @@ class Explorer(anywidget.AnyWidget):
 
     _esm = MODULE
     _css = STYLE
-    noise = traitlets.Float(0.5).tag(sync=True)
-    lr = traitlets.Float(0.1).tag(sync=True)
+    noise = traitlets.CFloat(0.5).tag(sync=True)
+    lr = traitlets.CFloat(0.1).tag(sync=True)
     steps = traitlets.Int(200).tag(sync=True)
     seed = traitlets.Int(0).tag(sync=True)
-    start = traitlets.List(traitlets.Float(), [0.1, 0.1], minlen=2, maxlen=2).tag(sync=True)
-    beta1 = traitlets.Float(0.9).tag(sync=True)
-    beta2 = traitlets.Float(0.999).tag(sync=True)
+    start = traitlets.List(traitlets.CFloat(), [0.1, 0.1], minlen=2, maxlen=2).tag(sync=True)
+    beta1 = traitlets.CFloat(0.9).tag(sync=True)
+    beta2 = traitlets.CFloat(0.999).tag(sync=True)
     optimizer = traitlets.Unicode("Adam").tag(sync=True)
     compare = traitlets.Unicode(None, allow_none=True).tag(sync=True)
     kind = traitlets.Unicode("factor").tag(sync=True)
     draws = traitlets.Unicode("independent").tag(sync=True)
     seeds = traitlets.Int(0).tag(sync=True)
     look = traitlets.Dict(LOOK).tag(sync=True)
-    pictured = traitlets.Bool(False).tag(sync=True)  # whether the default picture stands below, for other pages
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -148,7 +149,10 @@ class Explorer(anywidget.AnyWidget):
 
     def picture(self) -> Picture:
         """Return the picture for where no script runs."""
-        return Picture(plots.trajectories(*self._paths(), title=f"{self.optimizer}'s path").figure, self.summary)
+        figure = plots.trajectories(*self._paths(), title=f"{self.optimizer}'s path").figure
+        left, right, bottom, top = plots.VIEW  # as in the page, wherever a path goes
+        figure.axes[0].set(xlim=(left, right), ylim=(bottom, top))
+        return Picture(figure, self.summary)
 
     def to_html(self, path: str | Path) -> None:
         """Write a page that moves without a kernel and asks nothing of the network."""
@@ -159,18 +163,23 @@ class Explorer(anywidget.AnyWidget):
 
     def static_state(self) -> dict[str, Any]:
         """Return what a page without a kernel begins with."""
-        return {name: getattr(self, name) for name in (*NAMES, "look", "pictured")}
+        return {name: getattr(self, name) for name in (*NAMES, "look")}
 
     def _ipython_display_(self) -> None:
         """Show the widget, or the form with its own script; and below it the picture, which hides where they run."""
         from IPython.display import display
 
-        self.pictured = True
         shown = self._repr_mimebundle_()  # None where no notebook listens
         bundle, metadata = shown or ({}, {})
         bundle = {**bundle, "text/plain": repr(self), "text/html": static_form(self.static_state())}
         display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
-        self.picture()._ipython_display_()
+        for bundle, metadata in self.stand_in():
+            display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
+
+    def stand_in(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return the picture and its sentence by MIME type. By the sentence's class explorer.css knows both."""
+        sentence = f'<p class="byg-instead">{html.escape(self.summary)}</p>'
+        return [self.picture().bundle(), ({"text/html": sentence, "text/plain": self.summary}, {})]
 
     def _answer(self, widget: object, content: dict[str, Any], buffers: object) -> None:
         """Run in torch what the page asks for, and send the path back."""
@@ -248,11 +257,26 @@ def explore_adam(
     return Explorer(
         noise=noise,
         lr=lr,
-        steps=steps,
-        seed=seed,
-        start=list(start),
+        steps=_whole("steps", steps),
+        seed=_whole("seed", seed),
+        start=_point(start),
         optimizer=optimizer,
         compare=compare,
-        seeds=seeds,
+        seeds=_whole("seeds", seeds),
         **more,
     )
+
+
+def _whole(name: str, number: Any) -> int:
+    try:
+        return operator.index(number)  # also NumPy's integers
+    except TypeError as error:
+        raise traitlets.TraitError(f"{name} must be a whole number; got {number!r}.") from error
+
+
+def _point(start: Any) -> list[float]:
+    try:
+        x0, x1 = start
+        return [float(x0), float(x1)]
+    except (TypeError, ValueError) as error:
+        raise traitlets.TraitError(f"start must be two numbers, such as (0.1, 0.1); got {start!r}.") from error

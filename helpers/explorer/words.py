@@ -61,7 +61,7 @@ def sentence(settings: Settings, paths: list[Trajectory], ends: Array) -> str:
         *(f"{other.label}: {ending(other)}" for other in others),
     ]
     if ends.size:
-        words.append(f"Of {ends.size} seeds, {int(np.sum(ends < BELOW))} end below 1e-6.")
+        words.append(f"Of {main.label}'s {ends.size} seeds, {int(np.sum(ends < BELOW))} end below 1e-6.")
     return " ".join(words)
 
 
@@ -71,11 +71,12 @@ def tasks(settings: Settings, path: Trajectory) -> list[Task]:
 
 
 def _is_fast_and_low(settings: Settings, path: Trajectory) -> bool:
-    return settings.noise == 0.5 and settings.steps <= 100 and bool(_last_value(path) < BELOW)
+    as_asked = settings.noise == 0.5 and settings.steps <= 100 and tuple(settings.start) == (0.1, 0.1)
+    return as_asked and bool(_last_value(path) < BELOW)
 
 
 def _is_the_first_to_diverge(settings: Settings, path: Trajectory) -> bool:
-    if np.isfinite(path.points).all():
+    if np.isfinite(path.points).all() or settings.lr not in NOTCHES:
         return False
     below = [lr for lr in NOTCHES if lr < settings.lr]
     if not below:
@@ -84,8 +85,8 @@ def _is_the_first_to_diverge(settings: Settings, path: Trajectory) -> bool:
     return bool(np.isfinite(smaller.points).all())
 
 
-LOW = "Get f below 1e-6 within 100 steps at noise 0.50."
-FIRST = "Find the learning rate at which an optimiser first diverges: its path ends in NaN or Inf, at no smaller one."
+LOW = "Get f below 1e-6 within 100 steps at noise 0.50, from the start (0.10, 0.10)."
+FIRST = "Find the smallest learning rate on the slider at which the optimiser diverges: its path ends in NaN or Inf."
 _TASKS: dict[str, Callable[[Settings, Trajectory], bool]] = {LOW: _is_fast_and_low, FIRST: _is_the_first_to_diverge}
 
 
@@ -95,4 +96,4 @@ def _last_value(path: Trajectory) -> float:
 
 
 def _coordinate(number: float) -> str:
-    return f"{number:.3f}" if abs(number) < 1e4 else f"{number:.1e}"
+    return f"{number + 0.0:.3f}" if abs(number) < 1e4 else f"{number:.1e}"
