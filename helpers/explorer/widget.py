@@ -233,7 +233,8 @@ def explore_adam(
     Returns
     -------
     Explorer
-        Shown if it is the last line of a cell. Its traits follow the sliders.
+        Shown if it is the last line of a cell. Its traits follow the sliders. It lives as long as its kernel: in a
+        notebook that was saved and opened again, run the cell again.
 
     Raises
     ------
