@@ -305,7 +305,7 @@ def test_tasks_can_be_solved_by_hand(opened):
     explorer.saved()
     assert explorer.label("lr") == "0.115"
     assert low.get_attribute("data-solved") == "true"
-    assert "Solved: Adam, lr 0.115, seed 0. Of 64 seeds, 1 get there." in low.inner_text()
+    assert "Solved: Adam, lr 0.115, noise 0.50, 100 steps, seed 0. It works with 1 of 64 seeds." in low.inner_text()
 
     explorer.control("optimizer").select_option("SGD")
     explorer.put("lr", 97)
@@ -315,7 +315,7 @@ def test_tasks_can_be_solved_by_hand(opened):
     explorer.press("lr", "ArrowLeft")
     explorer.saved()
     assert first.get_attribute("data-solved") == "true"
-    assert "Solved: SGD, lr 0.0832, seed 0." in first.inner_text()
+    assert "Solved: SGD, lr 0.0832, noise 0.50, 100 steps, seed 0." in first.inner_text()
 
 
 # --- where it stands

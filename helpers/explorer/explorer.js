@@ -16,7 +16,7 @@ const WIDE = [500, 560]; // pixels from which there are four sliders in a row, a
 const NAMES = Object.keys(OPTIMIZERS).map((name) => [name, name]);
 const CHOICES = [
   { name: "optimizer", label: "optimiser", options: NAMES },
-  { name: "compare", label: "beside it", options: [["", "none"], ...NAMES] },
+  { name: "compare", label: "compare with", options: [["", "none"], ...NAMES] },
   { name: "kind", label: "noise is", options: [["factor", "multiplied"], ["term", "added"]] },
   { name: "draws", label: "f, gradient", options: [["independent", "own draw"], ["shared", "shared"]] },
   { name: "seeds", label: "seeds", options: [[0, "1"], [64, "64"]] },
@@ -196,7 +196,7 @@ function render({ model, el }) {
     TASKS.forEach(({ solved, more }, i) => {
       if (parts.tasks[i].dataset.solved !== "true" && solved(state, run)) {
         parts.tasks[i].dataset.solved = "true";
-        const how = `${run.optimizer}, lr ${threeDigits(state.lr)}, seed ${state.seed}`;
+        const how = `${run.optimizer}, ${settingsOf(state)}, seed ${state.seed}`;
         const betas = state.beta1 === 0.9 && state.beta2 === 0.999 ? "" : `, betas ${state.beta1}, ${state.beta2}`;
         parts.tasks[i].append(element("b", {}, ` Solved: ${how}${betas}.${more(state)}`));
       }

@@ -282,9 +282,10 @@ function drawLosses(canvas, size, { runs, ends, torch }, colours) {
   const context = begin(canvas, size, colours, main.steps, (sheet) => {
     const decades = [];
     for (let e = DECADES[0]; e <= DECADES[1]; e += 2) decades.push([y(10 ** e), power(e)]);
-    sheet.strokeStyle = colours.pale;
     sheet.lineWidth = 1;
     for (const [at] of decades) {
+      const isAsked = Math.abs(at - y(OPTIMUM_SEEN)) < 0.5; // by the sentence and by a task
+      sheet.strokeStyle = isAsked ? colours.ink : colours.pale;
       sheet.beginPath();
       sheet.moveTo(box.left, at);
       sheet.lineTo(box.right, at);

@@ -18,9 +18,10 @@ function ending(run) {
   return `ends at (${coordinate(x0)}, ${coordinate(x1)}), f = ${short(run.values[run.steps])}.${gone}`;
 }
 
-function sentence({ lr, noise, steps }, [main, other], ends) {
-  const settings = `lr ${threeDigits(lr)}, noise ${noise.toFixed(2)}, ${steps} steps`;
-  const words = [`${main.optimizer}, ${settings}: ${ending(main)}`];
+const settingsOf = ({ lr, noise, steps }) => `lr ${threeDigits(lr)}, noise ${noise.toFixed(2)}, ${steps} steps`;
+
+function sentence(settings, [main, other], ends) {
+  const words = [`${main.optimizer}, ${settingsOf(settings)}: ${ending(main)}`];
   if (other) words.push(`${other.optimizer}: ${ending(other)}`);
   if (ends.length) {
     const below = ends.filter(isLow).length;
@@ -37,10 +38,10 @@ const TASKS = [
     text: "Get f below 1e-6 within 100 steps at noise 0.50, from the start (0.10, 0.10).",
     solved: ({ noise, steps, start }, run) =>
       noise === 0.5 && steps <= 100 && start.every((number) => number === 0.1) && isLow(run),
-    more: (settings) => ` Of 64 seeds, ${bySeed(settings, 64).filter(isLow).length} get there.`,
+    more: (settings) => ` It works with ${bySeed(settings, 64).filter(isLow).length} of 64 seeds.`,
   },
   {
-    text: "Find the smallest learning rate on the slider at which the optimiser diverges: its path ends in NaN or Inf.",
+    text: "Choose an optimiser that diverges: its path ends in NaN or Inf. Find the smallest learning rate at which it does.",
     solved(settings, run) {
       if (!diverges(run)) return false;
       for (let below = 0; lrAt(below) < settings.lr; below++)
@@ -56,11 +57,12 @@ const TASKS = [
 const MEANINGS = [
   ["surface", "f(x) = (1 − x₀)² + 5 (x₁ − x₀²)². From one line to the next f grows by a factor of √10."],
   ["paths", "A small square is a step, the large one the end. A second optimiser is dashed, torch is dotted."],
-  ["f over steps", "f without noise, from 10⁻¹² to 100. A line that is lower or higher leaves the picture."],
-  ["noise is", "multiplied: the gradient times a draw from 1 − noise to 1 + noise. Added: plus such a draw around 0."],
-  ["f, gradient", "In a step the value and the gradient have a draw each, or one together."],
+  ["f over steps", "f without noise, for the seed of the slider. A line below 10⁻¹² or above 100 leaves the picture."],
+  ["optimiser", "SGD steps against the gradient. Momentum and Adam take a mean of the gradients. RMSprop and Adam divide by their size. AdamW also shrinks x a little. Each is torch's own."],
+  ["noise is", "Multiplied: the gradient times a draw from 1 − noise to 1 + noise. Added: plus such a draw around 0."],
+  ["f, gradient", "In a step the value and the gradient have a draw each, or share one. An optimiser uses the gradient only, so this just gives it other draws."],
   ["seed", "Where the draws come from. It stays while another slider moves, and so do the draws."],
-  ["64 seeds", "The same run with 64 seeds: dots are the ends, the band holds the middle half, its dotted line is the median."],
+  ["64 seeds", "The same run with 64 seeds: dots are the ends, the band holds the middle half, its dotted line is the median. Without noise all are one."],
   ["beta1, beta2", "How much of its two running means, of the gradients and of their squares, Adam keeps in a step."],
 ];
 const QUESTION =

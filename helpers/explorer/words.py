@@ -86,7 +86,9 @@ def _is_the_first_to_diverge(settings: Settings, path: Trajectory) -> bool:
 
 
 LOW = "Get f below 1e-6 within 100 steps at noise 0.50, from the start (0.10, 0.10)."
-FIRST = "Find the smallest learning rate on the slider at which the optimiser diverges: its path ends in NaN or Inf."
+FIRST = (
+    "Choose an optimiser that diverges: its path ends in NaN or Inf. Find the smallest learning rate at which it does."
+)
 _TASKS: dict[str, Callable[[Settings, Trajectory], bool]] = {LOW: _is_fast_and_low, FIRST: _is_the_first_to_diverge}
 
 
